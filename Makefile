@@ -1,0 +1,63 @@
+# The commands of Transformer Anatomy; `make help` lists them.
+
+PYTHON ?= python3
+CORES ?= all
+CONFIGFILE ?=
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+REPORT := results/report.html
+NEW_REPORT := results/.report-new.html
+SNAKEMAKE := $(BIN)/snakemake $(if $(CONFIGFILE),--configfile "$(CONFIGFILE)") --cores $(CORES)
+
+# What a rule or snakefmt calls by name comes from .venv too.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help run smoke test lint bench clean-env
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@echo "  Settings:       CORES=4  CONFIGFILE=config/smoke.yaml  PYTHON=python3.12"
+
+run: $(STAMP) ## run the workflow, then write results/report.html if anything is new
+	@$(SNAKEMAKE)
+	@if $(report_is_current); then echo "Nothing new: results/ and $(REPORT) are up to date."; \
+	else $(SNAKEMAKE) --report $(NEW_REPORT) && mv $(NEW_REPORT) $(REPORT) && echo "Wrote $(REPORT)."; fi
+
+smoke: ## the whole workflow at its smallest (config/smoke.yaml)
+	@$(MAKE) --no-print-directory run CONFIGFILE=config/smoke.yaml
+
+test: lint ## lint, then all tests
+	$(BIN)/pytest -n 2 --dist loadfile
+
+lint: $(STAMP) ## style of Python and rules, and Snakemake's own lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint
+
+bench: $(STAMP) ## measure speed side by side with plain versions
+	$(BIN)/python -m benchmarks
+
+clean-env: ## remove .venv; the next command makes it anew
+	rm -rf .venv
+
+# A report is current if nothing in results/, and no caption, is newer.
+report_is_current = [ -e $(REPORT) ] && [ -z "$$(find results $(wildcard report) -type f -newer $(REPORT))" ]
+
+# The environment, from nothing: what an interrupted or an older install left is not built upon,
+# and only a finished install leaves the stamp.
+$(STAMP): envs/requirements.txt
+	@$(check_python)
+	@echo "Installing envs/requirements.txt into .venv, once (a minute or two) ..."
+	@"$(PYTHON)" -m venv --clear .venv
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r envs/requirements.txt
+	@touch $(STAMP)
+
+check_python = \
+	case "$(CURDIR)" in *" "*) echo "Snakemake runs no script from a folder with a space in its path; move this one." >&2; exit 1;; esac; \
+	"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	|| { echo "$(PYTHON) is missing or older than Python 3.11; name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }; \
+	"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null \
+	|| { echo "$(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }

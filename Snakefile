@@ -1,0 +1,35 @@
+# Transformer Anatomy: what is made from what. Three commands to know:
+#
+#   snakemake --cores 4                                            everything in config.yaml
+#   snakemake --cores 4 -- topic                                   one study
+#   snakemake --cores 4 -- results/topic/figures/embeddings.png    one artifact
+#
+# Rules are in rules/, what they run in scripts/, and the mathematics in scripts/anatomy/.
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config.yaml"
+
+
+report: "report/workflow.rst"
+
+
+include: "rules/common.smk"
+include: "rules/topic.smk"
+include: "rules/report.smk"
+
+
+localrules:
+    all,
+    topic,
+    claims,
+
+
+rule all:
+    default_target: True
+    input:
+        rules.topic.input,
+        rules.claims.input,
+        "results/runs.csv",

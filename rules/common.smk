@@ -1,0 +1,24 @@
+# What every study needs: the checked configuration and the fingerprints of code.
+import sys
+from pathlib import Path
+
+from scripts.anatomy.configuration import ConfigError, validate
+from scripts.anatomy.fingerprint import fingerprint
+
+ROOT = Path(workflow.basedir)
+
+try:
+    SETTINGS = validate(config)
+except ConfigError as error:
+    sys.exit(str(error))
+CONDA = f"../envs/{SETTINGS.compute.environment}.yaml"
+
+
+def code(script):
+    """Digest of the code that a script uses: a param of every rule, so that it reruns with it."""
+    return fingerprint(ROOT / "scripts" / script, root=ROOT)
+
+
+def plain(settings, **options):
+    """Settings as plain values, as params want them."""
+    return settings.model_dump(mode="json", **options)

@@ -1,0 +1,86 @@
+"""The whole configuration: its models, its checks, and how a mistake in it is told.
+
+`config.yaml` and the overlays in `config/` are validated against `Config` before any job
+starts. `schemas/config.schema.json` is generated from the same models:
+
+    python -m scripts.anatomy.configuration
+"""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from scripts.anatomy.compute import ComputeSettings
+from scripts.anatomy.settings import Settings
+from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
+
+SCHEMA = Path("schemas/config.schema.json")
+TAGS = {"lda", "exact", "overlap", "text", "compact", "bert"}  # of unions; not keys of the file
+
+
+class ConfigError(ValueError):
+    """A mistake in the configuration, told in one line a mistake."""
+
+
+class Config(Settings):
+    """The configuration of the workflow."""
+
+    scale: Literal["smoke", "laptop", "paper"] = Field(
+        "laptop",
+        description="What the sizes below are fit for. Claims that need more than this are "
+        "reported as not testable at this scale.",
+    )
+    compute: ComputeSettings = Field(ComputeSettings(), description="Devices and precision.")
+    topic: TopicStudy = Field(description="How one-layer transformers learn topics.")
+
+
+def validate(config: dict) -> Config:
+    """Check a configuration.
+
+    Raises:
+        ConfigError: One line a mistake: the key, what is wrong, the value.
+    """
+    try:
+        settings = Config.model_validate(config)
+        _check_files(settings)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_told(mistake) for mistake in error.errors())) from None
+    return settings
+
+
+def _check_files(settings: Config) -> None:
+    """Read the corpora that are given as files, so that a mistake in them stops no job midway."""
+    from scripts.anatomy.topic import corpora
+
+    for name, corpus in settings.topic.corpora.items():
+        if isinstance(corpus, TextCorpus):
+            try:
+                corpora.read(corpus)
+            except (ValueError, OSError) as error:
+                raise ConfigError(f"topic.corpora.{name}: {error}") from None
+
+
+def _told(mistake: dict) -> str:
+    """One mistake as one line."""
+    key = ".".join(str(part) for part in mistake["loc"] if part not in TAGS)
+    message = mistake["msg"].removeprefix("Value error, ")
+    if mistake["type"] == "extra_forbidden":
+        return f"{key}: there is no such key"
+    if mistake["type"] == "inconsistent":
+        return f"{key}.{message}"
+    if mistake["type"] == "value_error":
+        return f"{key}: {message}"
+    value = mistake["input"]
+    given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | None) else ""
+    return f"{key}: {message}{given}"
+
+
+def schema() -> str:
+    """The JSON schema of the configuration, as text."""
+    return json.dumps(Config.model_json_schema(), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(schema(), encoding="utf-8")

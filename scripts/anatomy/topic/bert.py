@@ -1,0 +1,77 @@
+"""The same task on the transformers library's BERT, and what its attention does.
+
+Here the architecture is the real one: positions, token types, residual connections, LayerNorm,
+feed-forward layer and prediction head. Only attention or word embeddings can be frozen, for the
+compensation experiment.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM
+
+from scripts.anatomy.topic.corpora import PAD
+from scripts.anatomy.topic.masking import MaskedBatch
+from scripts.anatomy.topic.settings import BertModel
+
+
+class TopicBert(nn.Module):
+    """BERT for masked language modelling, read out at the selected positions only."""
+
+    def __init__(self, d_vocab: int, longest: int, settings: BertModel, seed: int) -> None:
+        super().__init__()
+        width = settings.width or d_vocab
+        config = BertConfig(
+            vocab_size=d_vocab,
+            hidden_size=width,
+            num_hidden_layers=settings.layers,
+            num_attention_heads=settings.heads,
+            intermediate_size=settings.feed_forward,
+            max_position_embeddings=longest,
+            pad_token_id=PAD,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            tie_word_embeddings=settings.embedding == "trained",
+        )
+        with torch.random.fork_rng(devices=[]):  # the library draws from the global generator
+            torch.manual_seed(seed)
+            self.lm = BertForMaskedLM(config)
+        if settings.embedding == "one_hot":
+            self._freeze_embeddings()
+        if settings.attention == "uniform":
+            self._freeze_attention()
+
+    def _freeze_embeddings(self) -> None:
+        embeddings = self.lm.bert.embeddings.word_embeddings.weight
+        with torch.no_grad():
+            embeddings.copy_(torch.eye(*embeddings.shape))
+        embeddings.requires_grad_(False)
+
+    def _freeze_attention(self) -> None:
+        for layer in self.lm.bert.encoder.layer:
+            for projection in (layer.attention.self.query, layer.attention.self.key):
+                for parameter in projection.parameters():
+                    nn.init.zeros_(parameter).requires_grad_(False)
+
+    def forward(self, batch: MaskedBatch) -> Float[Tensor, "selected d_vocab"]:
+        """Logits at the selected positions."""
+        hidden = self.lm.bert(batch.observed, attention_mask=batch.attended.long())
+        return self.lm.cls(hidden.last_hidden_state[batch.selected])
+
+    @torch.inference_mode()
+    def attention(
+        self, tokens: Integer[np.ndarray, "docs longest"], *, docs_at_once: int = 50
+    ) -> Float[np.ndarray, "layers docs heads queries keys"]:
+        """Attention weights on whole documents, nothing masked."""
+        self.lm.set_attn_implementation("eager")  # the fused one does not return its weights
+        maps = []
+        for part in torch.from_numpy(tokens.astype(np.int64)).split(docs_at_once):
+            mask = (part != PAD).long()
+            output = self.lm.bert(part, attention_mask=mask, output_attentions=True)
+            maps.append(torch.stack(output.attentions).numpy())
+        return np.concatenate(maps, axis=1)
+
+    def word_embeddings(self) -> Float[np.ndarray, "d_model d_vocab"]:
+        """W_E as the theorems write it: a column a token."""
+        return self.lm.bert.embeddings.word_embeddings.weight.detach().numpy().T

@@ -1,0 +1,238 @@
+"""Corpora with known topics: sampled from LDA and its relatives, or read from text files.
+
+A corpus is an array of token ids, one row a document, padded with PAD, and a table of which
+word belongs to which topic. Token ids follow the released code of Li, Li & Risteski (ICML
+2023): PAD 0, MASK 1, START 2, END 3, then the words in order.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float, Int16, Integer
+
+from scripts.anatomy.topic import settings
+
+PAD, MASK, START, END = range(4)
+FIRST_WORD = settings.SPECIAL_TOKENS
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents and the topics of their words.
+
+    Attributes:
+        train: Token ids of the training documents, padded with PAD.
+        dev: Token ids of the held-out documents.
+        membership: Whether a word belongs to a topic.
+    """
+
+    train: Int16[np.ndarray, "docs longest"]
+    dev: Int16[np.ndarray, "dev_docs longest"]
+    membership: Bool[np.ndarray, "words topics"]
+
+    @property
+    def d_vocab(self) -> int:
+        """Number of tokens, special ones included."""
+        return len(self.membership) + FIRST_WORD
+
+
+def sample(corpus: settings.SampledCorpus, rng: np.random.Generator) -> Corpus:
+    """Draw training and held-out documents."""
+    topic_words, membership = _topics(corpus, rng)
+
+    def documents(count: int) -> Int16[np.ndarray, "docs longest"]:
+        return _frame(_words(corpus, topic_words, count, rng), corpus, rng)
+
+    return Corpus(documents(corpus.train), documents(corpus.dev), membership)
+
+
+def block_membership(words: int, topics: int) -> Bool[np.ndarray, "words topics"]:
+    """Words dealt into consecutive blocks of equal size, one a topic."""
+    return np.repeat(np.eye(topics, dtype=bool), words // topics, axis=0)
+
+
+def _topics(
+    corpus: settings.SampledCorpus, rng: np.random.Generator
+) -> tuple[Float[np.ndarray, "topics words"] | None, Bool[np.ndarray, "words topics"]]:
+    """Topic-word distributions (None: uniform on equal blocks) and the membership table."""
+    if not isinstance(corpus, settings.OverlapCorpus):
+        return None, block_membership(corpus.words, corpus.topics)
+    topic_words = rng.dirichlet(np.full(corpus.words, corpus.beta), size=corpus.topics)
+    share = topic_words / topic_words.sum(axis=0)  # of a word's probability, by topic
+    return topic_words, (share >= corpus.membership).T
+
+
+def _words(
+    corpus: settings.SampledCorpus,
+    topic_words: Float[np.ndarray, "topics words"] | None,
+    count: int,
+    rng: np.random.Generator,
+) -> Int16[np.ndarray, "docs longest"]:
+    """Words 0, 1, ... of `count` documents of the greatest length, topics mixed at random."""
+    topic = _word_topics(corpus, count, rng)
+    if topic_words is None:
+        v = corpus.words_per_topic
+        return topic * np.int16(v) + rng.integers(v, size=topic.shape, dtype=np.int16)
+    # One sorted list serves all topics: topic k's distribution function runs from k to k + 1.
+    bounds = (np.cumsum(topic_words, axis=1) + np.arange(corpus.topics)[:, None]).ravel()
+    place = np.searchsorted(bounds, topic + rng.random(topic.shape), side="right")
+    return np.minimum(place - topic * corpus.words, corpus.words - 1).astype(np.int16)
+
+
+def _word_topics(
+    corpus: settings.SampledCorpus, count: int, rng: np.random.Generator
+) -> Int16[np.ndarray, "docs longest"]:
+    """The topic of every word, i.i.d. within a document given its mixture."""
+    shape = (count, corpus.length.longest)
+    if isinstance(corpus, settings.ExactCorpus):
+        subset = rng.permuted(np.tile(np.arange(corpus.topics, dtype=np.int16), (count, 1)), axis=1)
+        chosen = rng.integers(corpus.tau, size=shape)
+        return np.take_along_axis(subset, chosen, axis=1)
+    mixture = rng.dirichlet(np.full(corpus.topics, corpus.alpha), size=count)
+    bounds = np.cumsum(mixture, axis=1, dtype=np.float32)
+    uniform = rng.random(shape, dtype=np.float32)
+    topic = np.zeros(shape, dtype=np.int16)
+    for k in range(corpus.topics - 1):  # counting bounds passed beats a search for so few topics
+        topic += uniform >= bounds[:, k, None]
+    return topic
+
+
+def _frame(
+    words: Int16[np.ndarray, "docs longest"],
+    corpus: settings.SampledCorpus,
+    rng: np.random.Generator,
+) -> Int16[np.ndarray, "docs longest_with_ends"]:
+    """Cut documents to random lengths and put START and END around them where asked."""
+    shortest, longest = corpus.length.shortest, corpus.length.longest
+    length = rng.integers(shortest, longest + 1, size=(len(words), 1))
+    tokens = np.where(np.arange(longest) < length, words + np.int16(FIRST_WORD), np.int16(PAD))
+    if not corpus.boundaries:
+        return tokens
+    framed = np.pad(tokens, ((0, 0), (1, 1)), constant_values=PAD)
+    framed[:, 0] = START
+    np.put_along_axis(framed, length + 1, np.int16(END), axis=1)
+    return framed
+
+
+def read(corpus: settings.TextCorpus) -> Corpus:
+    """Read a corpus from text files.
+
+    Raises:
+        ValueError: An unknown word, an empty line, a missing or misplaced END or a blank file,
+            named by file and line.
+    """
+    vocabulary, membership = _vocabulary(corpus)
+    return Corpus(
+        _read_documents(corpus.train, vocabulary),
+        _read_documents(corpus.dev, vocabulary),
+        membership,
+    )
+
+
+def _vocabulary(
+    corpus: settings.TextCorpus,
+) -> tuple[dict[str, int], Bool[np.ndarray, "words topics"]]:
+    """Word -> number, and the membership table, from the blocks or from the CSV file."""
+    if corpus.table is None:
+        names = map(str, range(corpus.words))
+        return _numbered(names), block_membership(corpus.words, corpus.topics)
+    rows = [line.split(",") for line in _lines(corpus.table)]
+    if [field.strip() for field in rows[0]] != ["word", "topic"]:
+        raise ValueError(f"{corpus.table}: the first line must be word,topic")
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != 2 or not all(field.strip() for field in row):
+            raise ValueError(f"{corpus.table}:{number}: expected a word and a topic")
+    pairs = [(word.strip(), topic.strip()) for word, topic in rows[1:]]
+    words = _numbered(dict.fromkeys(word for word, _ in pairs))
+    topics = _numbered(dict.fromkeys(topic for _, topic in pairs))
+    membership = np.zeros((len(words), len(topics)), dtype=bool)
+    for word, topic in pairs:
+        membership[words[word], topics[topic]] = True
+    return words, membership
+
+
+def _numbered(names) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file; ValueError when it is blank or not UTF-8."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not a UTF-8 text file") from None
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"{path}: the file is blank")
+    return lines
+
+
+def _read_documents(
+    path: Path, vocabulary: dict[str, int]
+) -> Int16[np.ndarray, "docs longest"]:
+    """Token ids of the documents, START before and END after each."""
+    documents = [
+        _read_document(f"{path}:{number}", line.split(), vocabulary)
+        for number, line in enumerate(_lines(path), start=1)
+    ]
+    tokens = np.full((len(documents), max(map(len, documents))), PAD, dtype=np.int16)
+    for row, document in zip(tokens, documents, strict=True):
+        row[: len(document)] = document
+    return tokens
+
+
+def _read_document(place: str, words: list[str], vocabulary: dict[str, int]) -> list[int]:
+    if not words:
+        raise ValueError(f"{place}: empty line; every line is a document")
+    if words[-1] != "END" or len(words) < 2:
+        raise ValueError(f"{place}: a document is at least one word and then END")
+    try:
+        return [START, *(vocabulary[word] + FIRST_WORD for word in words[:-1]), END]
+    except KeyError as unknown:
+        raise ValueError(f"{place}: the word {unknown} has no topic") from None
+
+
+def write(path: Path, documents: Integer[np.ndarray, "docs longest"]) -> None:
+    """Write documents as a text file that `read` takes: word numbers, END last."""
+    with path.open("w", encoding="utf-8") as file:
+        for row in documents:
+            words = row[row >= FIRST_WORD] - FIRST_WORD
+            file.write(" ".join(map(str, words)) + " END\n")
+
+
+def word_mask(tokens: Integer[np.ndarray, "docs longest"]) -> Bool[np.ndarray, "docs longest"]:
+    """Where the tokens are words, not special."""
+    return tokens >= FIRST_WORD
+
+
+def topic_counts(
+    tokens: Integer[np.ndarray, "docs longest"], membership: Bool[np.ndarray, "words topics"]
+) -> Float[np.ndarray, "docs topics"]:
+    """Words of each topic in each document; a word of several topics counts for each in part."""
+    share = membership / np.maximum(membership.sum(axis=1, keepdims=True), 1)
+    return token_counts(tokens, len(membership) + FIRST_WORD)[:, FIRST_WORD:] @ share
+
+
+def token_counts(
+    tokens: Integer[np.ndarray, "docs longest"], d_vocab: int
+) -> Float[np.ndarray, "docs d_vocab"]:
+    """How often each token stands in each document; PAD counts as absent."""
+    flat = (np.arange(len(tokens))[:, None] * d_vocab + tokens)[tokens != PAD]
+    counts = np.bincount(flat, minlength=len(tokens) * d_vocab).reshape(-1, d_vocab)
+    return counts.astype(np.float64)
+
+
+def statistics(corpus: Corpus) -> dict[str, float]:
+    """Length, distinct topics, largest topic share and topic entropy (nats) of the documents."""
+    counts = topic_counts(corpus.train, corpus.membership)
+    share = counts / counts.sum(axis=1, keepdims=True)
+    entropy = -np.sum(share * np.log(np.where(share > 0, share, 1)), axis=1)
+    length = word_mask(corpus.train).sum(axis=1)
+    return {
+        "documents": len(share),
+        "mean_length": float(length.mean()),
+        "sd_length": float(length.std()),
+        "mean_topics": float((counts > 0).sum(axis=1).mean()),
+        "largest_share": float(share.max(axis=1).mean()),
+        "topic_entropy": float(entropy.mean()),
+    }

@@ -1,0 +1,177 @@
+"""One training run of the topic study, from a corpus and a variant to a trained model."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from scripts.anatomy import seeding
+from scripts.anatomy.compute import Compute
+from scripts.anatomy.topic import settings, theory
+from scripts.anatomy.topic.corpora import FIRST_WORD, MASK, Corpus
+from scripts.anatomy.topic.masking import MaskedBatch, mask
+from scripts.anatomy.topic.model import TopicTransformer, objective
+from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, fit
+
+DEV_DOCS_AT_ONCE = 500
+
+
+def train(
+    variant: settings.Variant,
+    corpus: Corpus,
+    *,
+    seed: int,
+    state: RunState,
+    compute: Compute = Compute(),
+    label: str = "training",
+) -> tuple[nn.Module, Run]:
+    """Train a variant on a corpus; the model comes back on the CPU."""
+    model = build(variant, corpus, seed).to(compute.device)
+    if compute.compile and compute.device.startswith("cuda"):
+        model.compile()
+    loss = _loss(model, variant)
+    batches = _Batches(corpus, variant, seed, compute.device)
+    dev = _dev_batches(corpus, variant, seed, compute.device)
+
+    def loss_at(step: int) -> Float[Tensor, ""]:
+        penalty = variant.l2 * model.penalised().square().sum() if variant.l2 else 0.0
+        return loss(batches.at(step)) + penalty
+
+    def evaluate() -> dict[str, float]:
+        # the batches are of one size but for the last: weigh them by their documents
+        losses = [loss(batch).item() for batch in dev]
+        return {"dev_loss": float(np.average(losses, weights=[len(b.tokens) for b in dev]))}
+
+    run = fit(
+        model,
+        loss_at,
+        recipe(variant),
+        state=state,
+        seed=seed,
+        checkpoint_steps=checkpoint_steps(variant.steps, variant.checkpoints),
+        evaluate=evaluate,
+        device=compute.device,
+        autocast=compute.autocast and variant.model.kind == "bert",
+        save_every=compute.save_every,
+        label=label,
+    )
+    return model.cpu(), run
+
+
+def recipe(variant: settings.Variant) -> Recipe:
+    """The variant's optimisation."""
+    return Recipe(
+        steps=variant.steps,
+        learning_rate=variant.learning_rate,
+        optimiser=variant.optimiser,
+        schedule=variant.schedule,
+        warmup=variant.warmup,
+        clip=variant.clip,
+    )
+
+
+def build(variant: settings.Variant, corpus: Corpus, seed: int) -> nn.Module:
+    """The untrained model."""
+    if variant.model.kind == "bert":
+        from scripts.anatomy.topic.bert import TopicBert  # transformers takes a second to import
+
+        longest = max(corpus.train.shape[1], corpus.dev.shape[1])
+        init_seed = seeding.derive(seed, "init")
+        return TopicBert(corpus.d_vocab, longest, variant.model, init_seed)
+    block = block_value(corpus, variant.masking) if variant.model.value == "block" else None
+    generator = seeding.torch_generator(seed, "init")
+    return TopicTransformer(corpus.d_vocab, variant.model, variant.init, generator, block)
+
+
+def block_value(
+    corpus: Corpus, masking: settings.Masking
+) -> Float[Tensor, "d_vocab d_vocab"]:
+    """Theorem 2's optimal W_V (vanishing L2) over this corpus's tokens.
+
+    The theorem knows MASK and the words; the other special tokens get rows and columns of 0.
+
+    Raises:
+        ValueError: If the topics are not disjoint blocks of equal size.
+    """
+    words, topics = corpus.membership.shape
+    sizes = corpus.membership.sum(axis=0)
+    if (corpus.membership.sum(axis=1) != 1).any() or (sizes != words // topics).any():
+        raise ValueError("the block value matrix needs disjoint topics of equal size")
+    blocks = theory.optimal_value(theory_setting(words, topics, masking))
+    same = corpus.membership @ corpus.membership.T
+    value = np.zeros((corpus.d_vocab, corpus.d_vocab))
+    value[FIRST_WORD:, FIRST_WORD:] = np.where(same, blocks.same, blocks.different)
+    value[FIRST_WORD:, MASK] = blocks.mask_column
+    return torch.from_numpy(value).float()
+
+
+def theory_setting(
+    words: int, topics: int, masking: settings.Masking, tau: int = 1
+) -> theory.Setting:
+    """The theorems' setting for disjoint topics under this masking."""
+    return theory.Setting(
+        topics=topics,
+        words_per_topic=words // topics,
+        tau=tau,
+        p_m=masking.p_m,
+        p_c=masking.p_c,
+        p_r=masking.p_r,
+        visible=masking.context == "visible",
+    )
+
+
+def _loss(
+    model: nn.Module, variant: settings.Variant
+) -> Callable[[MaskedBatch], Float[Tensor, ""]]:
+    def loss(batch: MaskedBatch) -> Float[Tensor, ""]:
+        return objective(
+            model(batch), batch.target, batch.document, loss=variant.loss, average=variant.average
+        )
+
+    return loss
+
+
+class _Batches:
+    """The batch of every step, a function of (seed, step): epochs of shuffled documents."""
+
+    def __init__(
+        self, corpus: Corpus, variant: settings.Variant, seed: int, device: str
+    ) -> None:
+        self._tokens = torch.from_numpy(corpus.train.astype(np.int64)).to(device)
+        self._masking, self._seed, self._device = variant.masking, seed, device
+        self._d_vocab = corpus.d_vocab
+        self._size = min(variant.batch, len(self._tokens))
+        self._per_epoch = len(self._tokens) // self._size
+        self._epoch = -1
+        self._static = None if variant.masking.fresh else self._mask(self._tokens, "static")
+
+    def at(self, step: int) -> MaskedBatch:
+        """The batch of a step."""
+        epoch, place = divmod(step, self._per_epoch)
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, self._shuffled(epoch)
+        rows = self._order[place * self._size : (place + 1) * self._size]
+        if self._static is not None:
+            return self._static.rows(rows)
+        return self._mask(self._tokens[rows], step)
+
+    def _shuffled(self, epoch: int) -> Int64[Tensor, "docs"]:
+        generator = seeding.torch_generator(self._seed, "order", epoch)
+        return torch.randperm(len(self._tokens), generator=generator).to(self._device)
+
+    def _mask(self, tokens: Int64[Tensor, "docs longest"], when: int | str) -> MaskedBatch:
+        generator = seeding.torch_generator(self._seed, "mask", when, device=self._device)
+        return mask(tokens, self._masking, self._d_vocab, generator)
+
+
+def _dev_batches(
+    corpus: Corpus, variant: settings.Variant, seed: int, device: str
+) -> list[MaskedBatch]:
+    """The held-out documents, masked once for all evaluations."""
+    tokens = torch.from_numpy(corpus.dev.astype(np.int64)).to(device)
+    generator = seeding.torch_generator(seed, "dev mask", device=device)
+    whole = mask(tokens, variant.masking, corpus.d_vocab, generator)
+    rows = torch.arange(len(tokens), device=device)
+    return [whole.rows(part) for part in rows.split(DEV_DOCS_AT_ONCE)]

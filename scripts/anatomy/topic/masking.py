@@ -1,0 +1,95 @@
+"""Masking for the masked-language-model objective (Li, Li & Risteski 2023, section 3).
+
+Each word is selected with probability p_m. A selected word stays as it is with probability
+p_c, becomes a random token with p_r, and MASK otherwise. The loss is on selected words only.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from scripts.anatomy.topic.corpora import FIRST_WORD, MASK, PAD
+from scripts.anatomy.topic.settings import Masking
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """Documents as the model sees them, and what it has to predict.
+
+    Attributes:
+        tokens: The true token ids.
+        observed: The ids after masking.
+        selected: Which positions are to be predicted.
+        hidden: Whether selected positions are kept out of the attention, as in the released code.
+    """
+
+    tokens: Int64[Tensor, "docs longest"]
+    observed: Int64[Tensor, "docs longest"]
+    selected: Bool[Tensor, "docs longest"]
+    hidden: bool
+
+    @property
+    def attended(self) -> Bool[Tensor, "docs longest"]:
+        """Positions that can be attended to."""
+        present = self.tokens != PAD
+        return present & ~self.selected if self.hidden else present
+
+    @cached_property
+    def _places(self) -> tuple[Int64[Tensor, "selected"], Int64[Tensor, "selected"]]:
+        """Document and position of every selected word."""
+        return self.selected.nonzero(as_tuple=True)
+
+    @cached_property
+    def target(self) -> Int64[Tensor, "selected"]:
+        """The true tokens of the selected positions, document by document."""
+        return self.tokens[self._places]
+
+    @cached_property
+    def query(self) -> Int64[Tensor, "selected"]:
+        """The observed tokens of the selected positions."""
+        return self.observed[self._places]
+
+    @property
+    def document(self) -> Int64[Tensor, "selected"]:
+        """The row of each selected position."""
+        return self._places[0]
+
+    def counts(self, d_vocab: int) -> Float[Tensor, "docs d_vocab"]:
+        """How often each observed token can be attended to in each document."""
+        counts = torch.zeros(len(self.tokens), d_vocab, device=self.tokens.device)
+        return counts.scatter_add_(1, self.observed, self.attended.float())
+
+    def rows(self, index: Int64[Tensor, "rows"]) -> "MaskedBatch":
+        """Some of the documents."""
+        return MaskedBatch(
+            self.tokens[index], self.observed[index], self.selected[index], self.hidden
+        )
+
+
+def mask(
+    tokens: Int64[Tensor, "docs longest"],
+    masking: Masking,
+    d_vocab: int,
+    generator: torch.Generator,
+) -> MaskedBatch:
+    """Select and replace words at random; every document gets at least one selected word."""
+
+    def uniform() -> Float[Tensor, "docs longest"]:
+        return torch.rand(tokens.shape, generator=generator, device=tokens.device)
+
+    draw = uniform().masked_fill_(tokens < FIRST_WORD, 2.0)  # special tokens are never selected
+    smallest = draw.amin(dim=1, keepdim=True)
+    selected = draw < smallest.clamp(min=masking.p_m)
+    selected |= draw == smallest
+    fate = uniform()
+    lowest = FIRST_WORD if masking.random_tokens == "words" else 0
+    random_token = torch.randint(
+        lowest, d_vocab, tokens.shape, generator=generator, device=tokens.device
+    )
+    replaced = torch.where(fate < masking.p_c + masking.p_r, random_token, MASK)
+    replaced = torch.where(fate < masking.p_c, tokens, replaced)
+    observed = torch.where(selected, replaced, tokens)
+    return MaskedBatch(tokens, observed, selected, hidden=masking.context == "hidden")

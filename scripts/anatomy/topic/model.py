@@ -1,0 +1,161 @@
+"""The one-layer transformer of the theorems, and what it computes from a bag of tokens.
+
+Li, Li & Risteski (ICML 2023) drop positions, residual connections, feed-forward layers and
+norms from BERT and keep
+
+    f(Z) = W_U [ W_V Z A(Z) ] (+ b_U),   A(Z) = softmax over keys of (W_K Z)^T (W_Q Z) / sqrt(d),
+
+with Z = W_E X the embeddings of the document's tokens. Without positions, two places with the
+same token are alike as queries and as keys. So this module never builds a document's positions
+by positions attention: the weight of key token j, summed over its places, is
+
+    count_j exp(s_ij) / sum_k count_k exp(s_ik)  =  softmax_j(s_ij + log count_j),
+
+which is exact and some hundred times cheaper. Uniform attention is s = 0.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, embedding
+
+from scripts.anatomy.topic.masking import MaskedBatch
+from scripts.anatomy.topic.settings import CompactModel, Init
+
+
+class TopicTransformer(nn.Module):
+    """One-layer transformer over bags of tokens; `settings` says which parts are trained.
+
+    Columns of W_E are the tokens' embeddings. Frozen parts are buffers, so that
+    `parameters()` is exactly what is trained.
+    """
+
+    def __init__(
+        self,
+        d_vocab: int,
+        settings: CompactModel,
+        init: Init,
+        generator: torch.Generator,
+        block_value: Float[Tensor, "d_vocab d_vocab"] | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        width = settings.width or d_vocab
+        # one-hot embeddings need no product; theirs would be half of the arithmetic
+        self._Z_is_identity = (
+            settings.embedding == "one_hot" and width == d_vocab and not settings.input_norm
+        )
+
+        def drawn(rows: int, columns: int, *, embedding: bool = False) -> nn.Parameter:
+            return nn.Parameter(_draw((rows, columns), init, generator, embedding=embedding))
+
+        if settings.embedding == "trained":
+            self.W_E = drawn(width, d_vocab, embedding=True)
+        else:
+            self.register_buffer("W_E", torch.eye(width, d_vocab))
+        if settings.input_norm:
+            self.token_type = nn.Parameter(_draw((width,), init, generator, embedding=True))
+            self.norm = nn.LayerNorm(width, eps=1e-12)
+        if settings.attention == "trained":
+            self.W_K, self.W_Q = drawn(width, width), drawn(width, width)
+        if settings.value == "trained":
+            self.W_V = drawn(width, width)
+        else:
+            frozen = torch.eye(width) if settings.value == "identity" else block_value
+            self.register_buffer("W_V", settings.value_gain * frozen)
+        if settings.head == "trained":
+            self.W_U = drawn(d_vocab, width)
+        if settings.biases:
+            self.b_V, self.b_U = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(d_vocab))
+
+    def embed(self) -> Float[Tensor, "d_model d_vocab"]:
+        """Z, the embedding of every token as the attention sees it."""
+        if not self.settings.input_norm:
+            return self.W_E
+        return self.norm(self.W_E.T + self.token_type).T
+
+    def scores(self) -> Float[Tensor, "keys queries"]:
+        """Attention scores s between any two tokens, before the softmax."""
+        Z = self.embed()
+        if self.settings.attention == "uniform":
+            return Z.new_zeros(Z.shape[1], Z.shape[1])
+        W_K, W_Q = self.W_K, self.W_Q
+        if not self._Z_is_identity:
+            W_K, W_Q = W_K @ Z, W_Q @ Z
+        return W_K.T @ W_Q / math.sqrt(len(W_K))
+
+    def unembed(self, hidden: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows d_vocab"]:
+        """Logits, or plain outputs under the squared loss."""
+        head = self.settings.head
+        logits = hidden
+        if head != "identity":
+            logits = hidden @ (self.W_E if head == "tied" else self.W_U.T)
+        return logits + self.b_U if self.settings.biases else logits
+
+    def forward(self, batch: MaskedBatch) -> Float[Tensor, "selected d_vocab"]:
+        """Predictions for the selected positions."""
+        Z = self.embed()
+        counts = batch.counts(Z.shape[1])
+        if self.settings.attention == "uniform":  # one prediction serves a whole document
+            output = self._read(counts / counts.sum(dim=1, keepdim=True), Z)
+            return embedding(batch.document, output)
+        # embedding looks up rows as indexing does, with a much faster gradient
+        of_query = embedding(batch.query, self.scores().T.contiguous())
+        in_document = embedding(batch.document, counts.log())
+        return self._read((of_query + in_document).softmax(dim=1), Z)
+
+    def _read(
+        self, weight: Float[Tensor, "rows d_vocab"], Z: Float[Tensor, "d_model d_vocab"]
+    ) -> Float[Tensor, "rows d_vocab"]:
+        """What is predicted from attention weights on tokens."""
+        hidden = weight if self._Z_is_identity else weight @ Z.T
+        if self.settings.value != "identity":
+            hidden = hidden @ self.W_V.T
+        return self.unembed(hidden + self.b_V if self.settings.biases else hidden)
+
+    def penalised(self) -> Float[Tensor, "rows columns"]:
+        """The matrix that the L2 penalty is on: W_V as in Theorem 2, or W_E if W_V is frozen."""
+        return self.W_V if isinstance(self.W_V, nn.Parameter) else self.W_E
+
+
+def _draw(
+    shape: tuple[int, ...], init: Init, generator: torch.Generator, *, embedding: bool
+) -> Float[Tensor, "..."]:
+    """Initial weights. The library's law: N(0, 1) embeddings, U(+-1/sqrt(fan in)) matrices."""
+    if init.law == "normal":
+        return torch.randn(shape, generator=generator) * init.scale
+    uniform = torch.rand(shape, generator=generator)
+    if init.law == "uniform":
+        return uniform * init.scale
+    if embedding:
+        return torch.randn(shape, generator=generator)
+    return (2 * uniform - 1) / math.sqrt(shape[-1])
+
+
+def objective(
+    output: Float[Tensor, "selected d_vocab"],
+    target: Int64[Tensor, "selected"],
+    document: Int64[Tensor, "selected"],
+    *,
+    loss: str,
+    average: str,
+) -> Float[Tensor, ""]:
+    """Mean loss over the selected positions.
+
+    `squared` is the squared norm of (output - one-hot target), as in the theorems. `average` is
+    "document" (within each document first, the paper's objective), "token" (over all selected
+    positions) or "entry" (over these and the outputs as well, as the released squared loss).
+    """
+    if loss == "squared":
+        own = output.gather(1, target[:, None])[:, 0]
+        each = output.square().sum(dim=1) - 2 * own + 1
+    else:
+        each = cross_entropy(output, target, reduction="none")
+    if average == "entry":
+        each = each / output.shape[1]
+    if average != "document":
+        return each.mean()
+    selected = torch.bincount(document)[document]
+    return (each / selected).sum() / (document[-1] + 1)

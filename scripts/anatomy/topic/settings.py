@@ -1,0 +1,517 @@
+"""Configuration of the topic study: corpora, masking, models, training runs and grids.
+
+Each class stands for a part of the `topic:` section of `config.yaml`. The defaults are the
+values of Li, Li & Risteski (ICML 2023) where the paper or its released code gives them.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    Discriminator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    Tag,
+    field_validator,
+    model_validator,
+)
+
+from scripts.anatomy.settings import Settings, inconsistent
+
+SPECIAL_TOKENS = 4  # PAD, MASK, START, END come before the words
+
+Probability = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Words = Annotated[int, Field(gt=0, le=32_000)]  # token ids are stored in 16 bits
+NonNegative = Annotated[float, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+
+
+class Length(Settings):
+    """Words in a document, a uniform integer between the two ends."""
+
+    shortest: PositiveInt = Field(100, description="Fewest words in a document.")
+    longest: PositiveInt = Field(150, description="Most words in a document.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.longest < self.shortest:
+            raise ValueError(f"longest ({self.longest}) is below shortest ({self.shortest})")
+        return self
+
+
+class SampledCorpus(Settings):
+    """What every sampled corpus has."""
+
+    topics: PositiveInt = Field(10, description="Number of topics T.")
+    length: Length = Field(Length(), description="Words in a document.")
+    train: PositiveInt = Field(10_000, description="Training documents.")
+    dev: PositiveInt = Field(2_000, description="Held-out documents.")
+    boundaries: bool = Field(
+        True, description="Put START before and END after each document, as the released data do."
+    )
+
+
+class BlockCorpus(SampledCorpus):
+    """A corpus whose topics are disjoint blocks of equally likely words."""
+
+    words: Words = Field(100, description="Number of words, a multiple of `topics`.")
+
+    @model_validator(mode="after")
+    def _blocks(self) -> Self:
+        if self.words % self.topics:
+            raise ValueError(
+                f"words ({self.words}) is not a multiple of topics ({self.topics}), "
+                "so the words cannot be dealt into equal blocks"
+            )
+        return self
+
+    @property
+    def words_per_topic(self) -> int:
+        """Size v of a topic's block."""
+        return self.words // self.topics
+
+
+class LdaCorpus(BlockCorpus):
+    """LDA with disjoint uniform topics: the corpus of the paper's synthetic experiments."""
+
+    kind: Literal["lda"]
+    alpha: PositiveFloat = Field(
+        0.1, description="Concentration, per topic, of the symmetric Dirichlet prior over topics."
+    )
+
+
+class ExactCorpus(BlockCorpus):
+    """The corpus of the theorems: every document has exactly tau topics in equal shares."""
+
+    kind: Literal["exact"]
+    tau: PositiveInt = Field(2, description="Distinct topics in each document, at most `topics`.")
+    length: Length = Field(
+        Length(shortest=150, longest=150), description="Words in a document."
+    )
+    boundaries: bool = Field(False, description="Put START and END around each document.")
+
+    @model_validator(mode="after")
+    def _tau(self) -> Self:
+        if self.tau > self.topics:
+            raise ValueError(f"tau ({self.tau}) is above topics ({self.topics})")
+        return self
+
+
+class OverlapCorpus(SampledCorpus):
+    """General LDA: topic-word distributions drawn from a Dirichlet prior, so topics share words."""
+
+    kind: Literal["overlap"]
+    words: Words = Field(100, description="Number of words.")
+    alpha: PositiveFloat = Field(0.1, description="Concentration of the prior over topics.")
+    beta: PositiveFloat = Field(
+        0.05, description="Concentration, per word, of the prior over a topic's words."
+    )
+    membership: Probability = Field(
+        0.25,
+        description="A word belongs to every topic that holds at least this share of the word's "
+        "probability summed over topics.",
+    )
+
+
+class TextCorpus(Settings):
+    """Documents read from text files: one a line, tokens separated by spaces, END last."""
+
+    kind: Literal["text"]
+    train: Path = Field(description="File with the training documents.")
+    dev: Path = Field(description="File with the held-out documents.")
+    topics: PositiveInt | None = Field(
+        None,
+        description="Words are the numbers 0 to words-1, dealt into this many consecutive blocks.",
+    )
+    words: Words = Field(100, description="Number of words when `topics` gives the blocks.")
+    table: Path | None = Field(
+        None, description="CSV file with the columns word,topic; a word may have several rows."
+    )
+
+    @model_validator(mode="after")
+    def _one_assignment(self) -> Self:
+        if (self.topics is None) == (self.table is None):
+            raise ValueError("give either topics (consecutive blocks) or table (a CSV file)")
+        if self.topics is not None and self.words % self.topics:
+            raise ValueError(f"words ({self.words}) is not a multiple of topics ({self.topics})")
+        return self
+
+    @field_validator("train", "dev", "table")
+    @classmethod
+    def _exists(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError(f"no such file: {path}")
+        return path
+
+
+Corpus = Annotated[
+    LdaCorpus | ExactCorpus | OverlapCorpus | TextCorpus, Field(discriminator="kind")
+]
+
+
+class Masking(Settings):
+    """How words are hidden and replaced for masked language modelling."""
+
+    p_m: Probability = Field(0.15, description="Share of words that are selected for prediction.")
+    p_c: Share = Field(0.1, description="Share of the selected words that stay as they are.")
+    p_r: Share = Field(0.1, description="Share of the selected words replaced by a random token.")
+    context: Literal["visible", "hidden"] = Field(
+        "visible",
+        description="visible: selected positions can be attended to, as in the theorems; "
+        "hidden: they cannot, as in the released code.",
+    )
+    fresh: bool = Field(
+        True, description="Draw masks anew at each step; false: once, as the released code does."
+    )
+    random_tokens: Literal["words", "all"] = Field(
+        "words",
+        description="Random replacements come from the words (theorems) or from every token "
+        "including the special ones (released code).",
+    )
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.p_c + self.p_r > 1:
+            raise ValueError(f"p_c + p_r is {self.p_c + self.p_r:g}, above 1")
+        return self
+
+
+class CompactModel(Settings):
+    """The paper's one-layer transformer without positions, residual, feed-forward or norm."""
+
+    kind: Literal["compact"] = "compact"
+    embedding: Literal["one_hot", "trained"] = Field("one_hot", description="Token embeddings W_E.")
+    attention: Literal["uniform", "trained"] = Field(
+        "uniform", description="Attention: frozen uniform, or W_K and W_Q are trained."
+    )
+    value: Literal["trained", "identity", "block"] = Field(
+        "trained", description="Value matrix W_V: trained, the identity, or Theorem 2's optimum."
+    )
+    head: Literal["identity", "tied", "trained"] = Field(
+        "identity", description="Prediction head: none, tied to W_E, or a matrix of its own."
+    )
+    width: PositiveInt | None = Field(
+        None, description="Width d_model; by default the vocabulary size."
+    )
+    value_gain: PositiveFloat = Field(
+        1.0, description="Factor on the frozen block value matrix; cross-entropy wants about 57."
+    )
+    input_norm: bool = Field(
+        False,
+        description="Add a trained token-type vector and LayerNorm to the input, as the released "
+        "code does even when its switches say otherwise.",
+    )
+    biases: bool = Field(False, description="Trained biases of the value matrix and the head.")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if (self.embedding, self.attention, self.value, self.head) in {
+            ("one_hot", "uniform", value, head)
+            for value in ("identity", "block")
+            for head in ("identity", "tied")
+        } and not (self.input_norm or self.biases):
+            raise ValueError(
+                "nothing is left to train: embedding, attention, value and head are all frozen"
+            )
+        if self.value == "block" and self.embedding != "one_hot":
+            raise ValueError("value: block is a matrix over tokens, so it needs embedding: one_hot")
+        return self
+
+    def check_width(self, d_vocab: int) -> None:
+        """Raise ValueError if the width does not suit a vocabulary of `d_vocab` tokens."""
+        width = self.width or d_vocab
+        if self.embedding == "one_hot" and width < d_vocab:
+            raise ValueError(f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}")
+        if (self.head == "identity" or self.value == "block") and width != d_vocab:
+            raise ValueError(f"head: identity and value: block need the width {d_vocab}, not {width}")
+
+
+class BertModel(Settings):
+    """A BERT of the transformers library, for checks on the real architecture."""
+
+    kind: Literal["bert"]
+    layers: PositiveInt = Field(1, description="Transformer layers.")
+    heads: PositiveInt = Field(1, description="Attention heads in a layer; divides the width.")
+    width: PositiveInt | None = Field(
+        None, description="Hidden width; by default the vocabulary size."
+    )
+    feed_forward: PositiveInt = Field(128, description="Width of the feed-forward layer.")
+    embedding: Literal["one_hot", "trained"] = Field(
+        "trained", description="Word embeddings: trained and tied, or frozen one-hot."
+    )
+    attention: Literal["uniform", "trained"] = Field(
+        "trained", description="Attention: trained, or frozen uniform (W_K = W_Q = 0)."
+    )
+
+    @model_validator(mode="after")
+    def _heads(self) -> Self:
+        if self.width is not None and self.width % self.heads:
+            raise ValueError(f"heads ({self.heads}) does not divide width ({self.width})")
+        return self
+
+    def check_width(self, d_vocab: int) -> None:
+        """Raise ValueError if the width does not suit a vocabulary of `d_vocab` tokens."""
+        width = self.width or d_vocab
+        if self.embedding == "one_hot" and width < d_vocab:
+            raise ValueError(f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}")
+        if width % self.heads:
+            raise ValueError(f"heads ({self.heads}) does not divide the width {width} (the tokens)")
+
+
+def _kind(model: object) -> str:
+    """The kind of a model's settings; a section without one is the compact model."""
+    return model.get("kind", "compact") if isinstance(model, dict) else getattr(model, "kind", "")
+
+
+Model = Annotated[
+    Annotated[CompactModel, Tag("compact")] | Annotated[BertModel, Tag("bert")],
+    Discriminator(_kind),
+]
+
+
+class Init(Settings):
+    """Law of the initial weights."""
+
+    law: Literal["normal", "uniform", "library"] = Field(
+        "normal",
+        description="normal: N(0, scale^2); uniform: U[0, scale], as the released code's near-zero "
+        "start; library: torch's own defaults for linear layers and embeddings.",
+    )
+    scale: PositiveFloat = Field(0.01, description="Scale of the law.")
+
+
+class Variant(Settings):
+    """One training run: a model, its loss and its optimiser, on one or more corpora."""
+
+    corpora: list[Name] = Field(["lda"], min_length=1, description="Names of corpora to train on.")
+    model: Model = Field(CompactModel(), description="Architecture and what of it is trained.")
+    loss: Literal["cross_entropy", "squared"] = Field(
+        "cross_entropy",
+        description="squared is the squared norm of (output - one-hot target), summed over tokens.",
+    )
+    average: Literal["document", "token", "entry"] = Field(
+        "document",
+        description="Average the loss within each document first (the paper's objective), over "
+        "all selected tokens of the batch (the released code), or over these and the outputs too "
+        "(the released code's squared loss).",
+    )
+    l2: NonNegative = Field(
+        0.0, description="Weight of the squared Frobenius norm of W_V, or of W_E if W_V is frozen."
+    )
+    masking: Masking = Field(Masking(), description="Masking of the training documents.")
+    optimiser: Literal["adam", "sgd"] = Field("adam", description="Optimiser; sgd is plain.")
+    learning_rate: PositiveFloat = Field(0.003, description="Peak learning rate.")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="Learning rate after the warm-up."
+    )
+    warmup: int = Field(0, ge=0, description="Steps of linear warm-up.")
+    clip: PositiveFloat | None = Field(None, description="Largest gradient norm; null: no limit.")
+    init: Init = Field(Init(), description="Initial weights.")
+    batch: PositiveInt = Field(40, description="Documents in a batch.")
+    steps: PositiveInt = Field(1500, description="Optimiser steps.")
+    checkpoints: PositiveInt = Field(20, description="Log-spaced checkpoints that are kept.")
+    released_compat: bool = Field(
+        False,
+        description="Train as the released code does: hidden context, masks drawn once over every "
+        "token, LayerNorm, token type and biases in the model, torch's default init, loss "
+        "averaged over tokens (and, if squared, over outputs). Overrides those keys.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _released(cls, data: object) -> object:
+        if not isinstance(data, dict) or not data.get("released_compat"):
+            return data
+        model = data.get("model") or {}
+        if not isinstance(model, dict) or model.get("kind", "compact") != "compact":
+            raise ValueError("released_compat needs a compact model")
+        masking = data.get("masking") or {}
+        as_released = {"context": "hidden", "fresh": False, "random_tokens": "all"}
+        return data | {
+            "average": "entry" if data.get("loss") == "squared" else "token",
+            "init": {"law": "library"},
+            "masking": masking | as_released,
+            "model": model | {"input_norm": True, "biases": True},
+        }
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.l2 and isinstance(self.model, BertModel):
+            raise ValueError("l2 is defined on the compact model's W_V or W_E; not with kind: bert")
+        if self.l2 and self.model.value != "trained" and self.model.embedding != "trained":
+            raise ValueError("l2 needs a trained W_V or W_E")
+        return self
+
+
+class Grid(Settings):
+    """Predictions of the theorems against trained models, one setting varied at a time."""
+
+    varies: Literal["tau", "topics", "words_per_topic", "l2", "p_m"] = Field(
+        description="The setting that varies."
+    )
+    values: list[float] = Field(min_length=2, description="Its values.")
+    measures: list[Literal["value", "attention"]] = Field(
+        ["value", "attention"],
+        min_length=1,
+        description="value: block entries of W_V against Theorem 2; attention: R against Theorem 3.",
+    )
+    topics: PositiveInt = Field(10, description="Topics T where they do not vary.")
+    words_per_topic: PositiveInt = Field(10, description="Words v of a topic where fixed.")
+    tau: PositiveInt = Field(3, description="Topics of a document where fixed.")
+    p_m: Probability = Field(0.15, description="Selected share where fixed.")
+    l2: NonNegative = Field(1e-6, description="L2 weight where fixed.")
+    steps: PositiveInt = Field(1200, description="Optimiser steps of each training.")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        whole = self.varies in ("tau", "topics", "words_per_topic")
+        for value in self.values:
+            if value < 0 or (value == 0 and self.varies != "l2"):
+                raise ValueError(f"{self.varies} cannot be {value:g}")
+            if whole and value != int(value):
+                raise ValueError(f"{self.varies} must be a whole number, not {value:g}")
+            if self.varies == "p_m" and value >= 1:
+                raise ValueError(f"p_m must be below 1, not {value:g}")
+        taus = self.values if self.varies == "tau" else [self.tau]
+        topics = self.values if self.varies == "topics" else [self.topics]
+        if max(taus) > min(topics):
+            raise ValueError(f"tau ({max(taus):g}) is above topics ({min(topics):g})")
+        return self
+
+
+class Sweep(Settings):
+    """Optimisers and learning rates under which the structure is looked for."""
+
+    corpus: Name = Field("lda", description="Corpus to train on.")
+    adam: list[PositiveFloat] = Field([0.003, 0.01, 0.03], description="Learning rates of Adam.")
+    sgd: list[PositiveFloat] = Field([1.0, 10.0, 30.0], description="Learning rates of SGD.")
+    losses: list[Literal["cross_entropy", "squared"]] = Field(
+        ["cross_entropy", "squared"], min_length=1, description="Losses to try."
+    )
+    steps: PositiveInt = Field(1000, description="Optimiser steps of each training.")
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not (self.adam or self.sgd):
+            raise ValueError("give at least one learning rate, under adam or sgd")
+        return self
+
+
+class Figures(Settings):
+    """Which variants each figure shows, in order; each on the first of its corpora."""
+
+    embeddings: list[Name] = Field([], description="Gram matrices of the embeddings.")
+    values: list[Name] = Field([], description="Value matrices W_V and their column products.")
+    sentences: list[Name] = Field([], description="Learned attention on documents, and W_K^T W_Q.")
+    stages: list[Name] = Field([], description="Norms, blocks, attention and loss over training.")
+    compensation: list[Name] = Field([], description="One component frozen, the rest trained.")
+    architectures: list[Name] = Field([], description="From the compact model to a real BERT.")
+
+
+class Measurement(Settings):
+    """How attention is measured on held-out documents."""
+
+    documents: PositiveInt = Field(500, description="Held-out documents.")
+    longest: PositiveInt = Field(
+        100, description="Documents are cut to this many tokens, START included."
+    )
+    reference_length: PositiveInt = Field(
+        100,
+        description="Attention weights are multiplied by (document length / this), so that "
+        "uniform attention reads 1 / this in documents of any length.",
+    )
+
+
+class TopicStudy(Settings):
+    """The `topic:` section."""
+
+    seeds: list[int] = Field([0, 1, 2], min_length=1, description="One replicate of all per seed.")
+    corpora: dict[Name, Corpus | None] = Field(description="Named corpora; null removes one.")
+    variants: dict[Name, Variant | None] = Field(
+        description="Named training runs; null removes one."
+    )
+    grids: dict[Name, Grid | None] = Field({}, description="Theory against measurement.")
+    sweep: Sweep = Field(Sweep(), description="Optimisers and learning rates.")
+    measurement: Measurement = Field(Measurement(), description="Attention on held-out documents.")
+    figures: Figures = Field(Figures(), description="Variants in each figure.")
+    max_steps: PositiveInt | None = Field(
+        None, description="No training takes more steps than this; for quick checks."
+    )
+
+    @field_validator("corpora")
+    @classmethod
+    def _not_folders(cls, corpora: dict) -> dict:
+        taken = {"grid", "sweep", "figures"} & corpora.keys()
+        if taken:
+            raise ValueError(f"no corpus can be named {taken.pop()}: results have a folder so named")
+        return corpora
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+            raise ValueError(f"seeds must be distinct and not negative: {seeds}")
+        return seeds
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, variant in self.present_variants.items():
+            for corpus in variant.corpora:
+                self._check(f"variants.{name}", corpus, variant.model)
+        self._check("sweep", self.sweep.corpus, CompactModel())
+        for figure, names in self.figures:
+            for name in names:
+                if name not in self.variants:
+                    raise inconsistent(f"figures.{figure}", f"no variant named {name}")
+        return self
+
+    def _check(self, key: str, corpus: str, model: CompactModel | BertModel) -> None:
+        """Raise ValueError if a model cannot be trained on a corpus."""
+        if corpus not in self.present_corpora:
+            known = ", ".join(self.present_corpora)
+            raise inconsistent(key, f"no corpus named {corpus}; there are {known}")
+        settings = self.present_corpora[corpus]
+        if isinstance(settings, TextCorpus) and settings.table is not None:
+            return  # the vocabulary is known when the table is read
+        try:
+            model.check_width(settings.words + SPECIAL_TOKENS)
+        except ValueError as error:
+            raise inconsistent(f"{key}.model", str(error)) from None
+        if getattr(model, "value", None) == "block" and isinstance(settings, OverlapCorpus):
+            raise inconsistent(
+                f"{key}.model", f"value: block needs topics that are blocks; those of {corpus} overlap"
+            )
+
+    @property
+    def present_corpora(self) -> dict[str, Corpus]:
+        """The corpora that were not removed."""
+        return _present(self.corpora)
+
+    @property
+    def present_variants(self) -> dict[str, Variant]:
+        """The variants that were not removed, none longer than `max_steps`."""
+        return {name: self._capped(entry) for name, entry in _present(self.variants).items()}
+
+    @property
+    def present_grids(self) -> dict[str, Grid]:
+        """The grids that were not removed, none longer than `max_steps`."""
+        return {name: self._capped(entry) for name, entry in _present(self.grids).items()}
+
+    @property
+    def present_sweep(self) -> Sweep:
+        """The sweep, no longer than `max_steps`."""
+        return self._capped(self.sweep)
+
+    def shown(self, figure: str) -> list[str]:
+        """The variants of a figure that were not removed."""
+        return [name for name in getattr(self.figures, figure) if name in self.present_variants]
+
+    def _capped(self, entry: Variant | Grid | Sweep) -> Variant | Grid | Sweep:
+        """The entry with no more steps than `max_steps`."""
+        return entry.model_copy(update={"steps": min(entry.steps, self.max_steps or entry.steps)})
+
+
+def _present(entries: dict) -> dict:
+    return {name: entry for name, entry in entries.items() if entry is not None}

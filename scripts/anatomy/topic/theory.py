@@ -1,0 +1,573 @@
+"""Exact optima of a one-layer transformer on documents of disjoint topics.
+
+The setting of Theorems 1 to 3 of Li, Li & Risteski (ICML 2023): T topics of v words each, all
+different and equally likely within their topic. A document mixes tau distinct topics in equal
+parts and is infinitely long, so that it is its distribution over words. The model is trained
+with the squared loss on masked words; there are no positions, residual connections or norms.
+
+Token 0 is MASK; the words of topic t are the tokens 1 + t v to (t + 1) v. A matrix that predicts
+(an embedding Gram matrix, or W_V with one-hot embeddings) has a row per predicted token and a
+column per context token. Symbols used throughout:
+
+    c   = 1 - (1 - p_c) p_m        share of the context that shows the true word
+    p_0 = p_m (1 - p_c - p_r)      share of the context that is MASK
+    g   = p_m p_r / (T c)
+
+The formulas are derived here from the definition of the model. The full text of the paper was not
+at hand: which theorem states what is known from its abstract, its code and summaries, and its
+conventions and constants may differ. Everything is float64 and dimensionless: probabilities,
+ratios, and squared errors against a one-hot target.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.optimize import brentq
+
+MOST_DOCUMENTS = 20_000  # topic subsets enumerated at once; more would fill memory
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Data and masking that the theorems are about.
+
+    Each position is selected with probability p_m. A selected position keeps its word with
+    probability p_c, shows a random one with p_r, and MASK otherwise: p_c and p_r are conditional
+    on selection. A random word is uniform over the T v words (the released code draws from all
+    its 104 token ids, special ones included). The defaults are BERT's.
+
+    Attributes:
+        topics: T, at least 2.
+        words_per_topic: v.
+        tau: Topics in a document. The optima are determined for tau < T only.
+        p_m: Probability that a position is selected, in (0, 1).
+        p_c: Probability that a selected position keeps its word.
+        p_r: Probability that a selected position shows a random word; p_c + p_r <= 1.
+        visible: Whether selected positions can be attended to, as the theorems have it. The
+            released code hides them: its context is clean, c = 1 and p_0 = 0, while the query
+            is still the word, a random word or MASK.
+
+    Raises:
+        ValueError: A value is out of range.
+    """
+
+    topics: int
+    words_per_topic: int
+    tau: int = 1
+    p_m: float = 0.15
+    p_c: float = 0.1
+    p_r: float = 0.1
+    visible: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        _check(self.topics >= 2, f"topics={self.topics} must be at least 2")
+        _check(self.words_per_topic >= 1, f"words_per_topic={self.words_per_topic} must be >= 1")
+        _check(1 <= self.tau <= self.topics, f"tau={self.tau} must lie in 1..{self.topics}")
+        _check(0 < self.p_m < 1, f"p_m={self.p_m} must lie strictly between 0 and 1")
+        _check(self.p_c >= 0, f"p_c={self.p_c} must not be negative")
+        _check(self.p_r >= 0, f"p_r={self.p_r} must not be negative")
+        total = self.p_c + self.p_r
+        _check(total <= 1, f"p_c + p_r = {self.p_c} + {self.p_r} must not exceed 1")
+
+    @property
+    def n_words(self) -> int:
+        """T v, the number of words, MASK not counted."""
+        return self.topics * self.words_per_topic
+
+    @property
+    def c(self) -> float:
+        """Share of the context that shows the true word: c = 1 - (1 - p_c) p_m."""
+        return 1 - (1 - self.p_c) * self.p_m if self.visible else 1.0
+
+    @property
+    def p_mask(self) -> float:
+        """Share of the context that is MASK: p_0 = p_m (1 - p_c - p_r)."""
+        # p_c + p_r first: 1 - 0.7 - 0.3 is not 0 in floating point, 1 - (0.7 + 0.3) is
+        return self.p_m * (1 - (self.p_c + self.p_r)) if self.visible else 0.0
+
+    @property
+    def p_random(self) -> float:
+        """Share of the context that is a random word: p_m p_r = 1 - c - p_0."""
+        return self.p_m * self.p_r if self.visible else 0.0
+
+    @property
+    def s_in(self) -> float:
+        """Share of the context that is a given word of a topic in the document."""
+        return self.c / (self.tau * self.words_per_topic) + self.s_out
+
+    @property
+    def s_out(self) -> float:
+        """Share of the context that is a given word of a topic not in the document."""
+        return self.p_random / self.n_words
+
+
+def document_contexts(setting: Setting) -> Float[np.ndarray, "docs tokens"]:
+    """Observed token distribution p~ of every document, one row a set of tau topics.
+
+    p~ is p_0 on MASK, s_in on words of the document's topics and s_out on other words. Rows
+    follow `itertools.combinations`, sum to 1, and are equally likely.
+
+    Raises:
+        ValueError: There are more than 20,000 sets.
+    """
+    words = np.where(_words_present(setting), setting.s_in, setting.s_out)
+    return np.pad(words, ((0, 0), (1, 0)), constant_values=setting.p_mask)
+
+
+def document_targets(setting: Setting) -> Float[np.ndarray, "docs tokens"]:
+    """Distribution q of the true word in every document: 1/(tau v) on its words, 0 on MASK.
+
+    Rows are in the order of `document_contexts`, with the same limit on their number.
+    """
+    words = _words_present(setting) / (setting.tau * setting.words_per_topic)
+    return np.pad(words, ((0, 0), (1, 0)))
+
+
+def embedding_gram_family(
+    setting: Setting, u: Float[np.ndarray, " tokens"], *, rng: np.random.Generator | None = None
+) -> Float[np.ndarray, "tokens tokens"]:
+    """A member of the family of optimal embedding Gram matrices E = W_E^T W_E (Theorem 1).
+
+    With uniform attention, identity W_V, tied head and no bias the model outputs E p~, and the
+    squared loss is least where E p~ = q in every document. That holds if, and for tau < T only
+    if, there are reals u_i, one a token (u_0 for MASK), with
+
+        sum of E_il over the words l of topic t'  =  u_i + (1/c) [t' is the topic of i],
+        sum of E_0l over the words l of topic t'  =  u_0,
+        E_i0 = -[(1 - p_0) u_i + g] / (v p_0),     E_00 = -(1 - p_0) u_0 / (v p_0).
+
+    Single entries are free, block-row sums are not: E is constant within a block row without
+    `rng`, and random around that with it. The same family, with W_V in the place of E, is optimal
+    in Theorem 2 without penalty. It contains matrices that are no Gram matrix; `symmetric_gram`
+    is one that is. Compare Li, Li & Risteski (ICML 2023), Theorem 1; derived here.
+
+    Raises:
+        ValueError: `u` has not T v + 1 entries; or no context is MASK (p_0 = 0) and `u` is not
+            the one that then remains, u_i = -g on words and u_0 = 0.
+    """
+    u = np.asarray(u, dtype=np.float64)
+    T, v = setting.topics, setting.words_per_topic
+    _check(u.shape == (1 + T * v,), f"u has shape {u.shape}, not ({1 + T * v},)")
+    E = np.repeat(u[:, None] / v, 1 + T * v, axis=1)
+    E[1:, 1:] += _same_topic(setting) / (setting.c * v)
+    if rng is not None:
+        noise = rng.normal(scale=1 / v, size=(1 + T * v, T, v))
+        noise -= noise.mean(axis=2, keepdims=True)  # leaves every block-row sum as it is
+        E[:, 1:] += noise.reshape(1 + T * v, T * v)
+    E[:, 0] = _mask_column(setting, u)
+    return E
+
+
+def theorem1_residual(E: Float[np.ndarray, "tokens tokens"], setting: Setting) -> float:
+    """Largest |E p~ - q| over all documents and tokens; 0 exactly at an optimum of Theorem 1.
+
+    Rows of E are predicted tokens. Enumerates every document: ValueError beyond 20,000.
+    """
+    error = document_contexts(setting) @ E.T - document_targets(setting)
+    return float(np.abs(error).max())
+
+
+def smallest_symmetric_u(setting: Setting) -> float:
+    """Least u for which `symmetric_gram` is positive semidefinite: -g / (1 - p_0)."""
+    return -_g(setting) / (1 - setting.p_mask)
+
+
+def symmetric_gram(setting: Setting, u: float) -> Float[np.ndarray, "tokens tokens"]:
+    """The optimal E that is symmetric, constant on blocks and positive semidefinite.
+
+    It is the member of Theorem 1's family with u_i = u on all words, so
+
+        E_ij = (u + 1/c)/v same topic,  u/v different topics,  E_0i = E_i0 = u_0/v,
+        u_0 = -k/p_0,  E_00 = (1 - p_0) k/(v p_0^2),  k = (1 - p_0) u + g.
+
+    Conditions for E >= 0: k >= 0 (from E_00); T u + 1/c >= 0 (the constant vector on words),
+    which k >= 0 implies; and the Schur complement of the words, which reduces to
+    (1 - p_0) >= p_m p_r and always holds. The rank is at most T + 1, so embeddings of width
+    T + 1 can realise it. Derived here.
+
+    Raises:
+        ValueError: u < -g/(1 - p_0); or p_0 = 0 and u is not -g, the only value left.
+    """
+    least = smallest_symmetric_u(setting)
+    # k is allowed the rounding error of u = least
+    k = (1 - setting.p_mask) * u + _g(setting)
+    _check(k >= -1e-15, f"u={u} is below {least}: the Gram matrix would not be PSD")
+    full = np.full(1 + setting.n_words, u, dtype=np.float64)
+    full[0] = -k / setting.p_mask if setting.p_mask > 0 else 0.0
+    return embedding_gram_family(setting, full)
+
+
+def gram_contrast(setting: Setting) -> float:
+    """Mean same-topic entry minus mean different-topic entry of an optimal E or W_V: 1/(c v).
+
+    The means run over whole blocks, the diagonal included: only block-row sums are determined.
+    The same for every tau < T, and for every member of the family. Li, Li & Risteski (ICML 2023),
+    Theorems 1 and 2; derived here.
+
+    Raises:
+        ValueError: tau = T, where nothing tells topics apart.
+    """
+    _needs_absent_topics(setting)
+    return 1 / (setting.c * setting.words_per_topic)
+
+
+@dataclass(frozen=True)
+class ValueBlocks:
+    """The three values that an optimal W_V has for one-hot embeddings; its MASK row is 0.
+
+    Attributes:
+        same: x, from a word to a word of its own topic, itself included.
+        different: y, from a word to a word of another topic.
+        mask_column: z, from MASK to every word.
+    """
+
+    same: float
+    different: float
+    mask_column: float
+
+
+def optimal_value(setting: Setting, *, l2: float = 0.0) -> ValueBlocks:
+    """The minimiser W_V of E ||W_V p~ - e||^2 + l2 ||W_V||_F^2 under uniform attention (Theorem 2).
+
+    e is the one-hot true word of a selected position. At l2 = 0 this is the limit l2 -> 0+, the
+    minimum-norm member of Theorem 1's family, the same for every tau < T. With
+    D = p_0^2 T v + (1 - p_0)^2,
+
+        y = -[p_0^2 T v + (1 - p_0) p_m p_r] / (T v c D),   x = y + 1/(c v),   z = p_0 / D.
+
+    (z is -[(1 - p_0) y + p_m p_r/(T v c)]/p_0 with y put in, which needs no division by p_0.)
+    With hidden positions x = 1/v and y = z = 0. Compare Li, Li & Risteski (ICML 2023), Theorem 2;
+    derived here. That the penalty is the squared Frobenius norm of W_V alone is the
+    usual reading; the paper's scaling of it is not known.
+
+    Raises:
+        ValueError: l2 < 0; or l2 = 0 and tau = T, where these formulas do not hold.
+    """
+    _check(l2 >= 0, f"l2={l2} must not be negative")
+    if l2 > 0:
+        return _ridge_blocks(setting, l2)
+    _needs_absent_topics(setting)
+    rest, n_words = 1 - setting.p_mask, setting.n_words
+    D = setting.p_mask**2 * n_words + rest**2
+    y = -(setting.p_mask**2 * n_words + rest * setting.p_random) / (n_words * setting.c * D)
+    return ValueBlocks(y + gram_contrast(setting), y, setting.p_mask / D)
+
+
+def value_matrix(blocks: ValueBlocks, setting: Setting) -> Float[np.ndarray, "tokens tokens"]:
+    """W_V in full: blocks over words, the MASK column, and a MASK row of zeros."""
+    W_V = np.zeros((1 + setting.n_words, 1 + setting.n_words))
+    W_V[1:, 0] = blocks.mask_column
+    W_V[1:, 1:] = np.where(_same_topic(setting), blocks.same, blocks.different)
+    return W_V
+
+
+@dataclass(frozen=True)
+class AttentionMasses:
+    """Where the attention of a word in the document goes; the four add up to 1.
+
+    Attributes:
+        own_topic: Mass on the words of the query's own topic.
+        in_document: Mass on the other tau - 1 topics of the document, taken together.
+        out_of_document: Mass on the T - tau topics that only random replacements bring in.
+        mask: Mass on MASK.
+    """
+
+    own_topic: Float[np.ndarray, "*batch"]
+    in_document: Float[np.ndarray, "*batch"]
+    out_of_document: Float[np.ndarray, "*batch"]
+    mask: Float[np.ndarray, "*batch"]
+
+
+def attention_masses(R: Float[np.ndarray, "*batch"], setting: Setting) -> AttentionMasses:
+    """Attention mass of an in-document query word; R as in `attention_loss`.
+
+    The masses are proportional to R s_in v, (tau - 1) s_in v, (T - tau) s_out v and p_0.
+    """
+    each = _topic_masses(R, setting, query_in_document=True)
+    return AttentionMasses(
+        each.own, each.n_inside * each.inside, each.n_outside * each.outside, each.mask
+    )
+
+
+def attention_loss(
+    R: Float[np.ndarray, "*batch"], setting: Setting, blocks: ValueBlocks | None = None
+) -> Float[np.ndarray, "*batch"]:
+    """Expected squared loss under attention by topic, W_V frozen (Theorem 3).
+
+    A query word gives weight c_1 to itself, c_2 to other words of its topic, c_3 to words of
+    other topics. The loss depends on these through R alone:
+
+        R = [c_1 + (v - 1) c_2] / (v c_3),   the mean weight on own-topic words over c_3.
+
+    If a query gives a topic k the mass A_k, and MASK the mass A_0, each word of topic k has
+    output f_k = (x - y) A_k + y (1 - A_0) + z A_0. With S = v sum_k f_k^2, the loss is
+
+        S - 2 f_own + 1                            correct query, probability p_c
+        S - 2 [f_own + (tau - 1) f_in]/tau + 1     random query in the document, p_r tau/T
+        S - 2 f_in + 1                             random query not in it, p_r (1 - tau/T)
+        the second line at R = 1                   MASK query, 1 - p_c - p_r
+
+    Conventions: MASK as a key has weight c_3, MASK as a query attends uniformly; the paper's are
+    not known. Setting: Li, Li & Risteski (ICML 2023), Theorem 3; this loss is derived here.
+
+    Args:
+        R: Attention ratios, positive.
+        setting: Data and masking.
+        blocks: The frozen W_V; by default Theorem 2's, `optimal_value(setting)`.
+
+    Returns:
+        The loss at every R: a squared norm (not a mean over outputs), per selected position.
+
+    Raises:
+        ValueError: An R is not positive; or `blocks` is left out and tau = T.
+    """
+    blocks = blocks or optimal_value(setting)
+    R = np.asarray(R, dtype=np.float64)
+    loss = np.ones_like(R)
+    for query in _queries(setting):
+        output = _outputs(np.ones_like(R) if query.is_mask else R, setting, blocks, query)
+        loss += query.probability * (output.square_sum - 2 * output.on_target)
+    return loss
+
+
+def optimal_attention_ratio(setting: Setting, blocks: ValueBlocks | None = None) -> float:
+    """R*, the attention ratio of least loss: Theorem 3's optimum, found numerically.
+
+    With visible positions R* = 1 at tau = 1 and at p_c = 0. Otherwise R* > 1, words of the query's
+    own topic get more attention, and R* is below `vanishing_mask_ratio` (found numerically on
+    thousands of settings, not proved). c_1 and c_2 are not determined beyond R*. The paper brackets
+    R* by multiples of tau - 1 and of T whose constants are not known; this is the exact value for
+    `attention_loss`, with its conventions.
+
+    Found as the root of dL/d(log R), which stays exact to rounding where the loss itself is too
+    flat to compare (R* above some hundred); relative error below 1e-9.
+
+    Raises:
+        ValueError: tau = T; or R has no bearing on the loss (p_c = p_r = 0, or tau = 1 with
+            hidden positions); or the loss has no minimum for R in 1e-4..1e8 (as where the context
+            is clean and p_r = 0: R* is infinite).
+    """
+    _needs_absent_topics(setting)
+    blocks = blocks or optimal_value(setting)
+
+    def slope(log_R: Float[np.ndarray, "*batch"]) -> Float[np.ndarray, "*batch"]:
+        return _loss_slope(np.exp(log_R), setting, blocks)
+
+    # a grid, since a W_V other than Theorem 2's may give more than one local minimum
+    grid = np.linspace(math.log(1e-4), math.log(1e8), 200)
+    slopes = slope(grid)
+    _check(bool(slopes.any()), f"R has no effect on the loss in {setting}")
+    cells = np.flatnonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
+    _check(len(cells) > 0, f"the loss has no minimum for R in 1e-4..1e8 in {setting}")
+    minima = [math.exp(brentq(slope, grid[i], grid[i + 1], xtol=1e-12)) for i in cells]
+    return min(minima, key=lambda R: float(attention_loss(R, setting, blocks)))
+
+
+def attention_ratio_limit(tau: int, p_m: float, p_c: float) -> float:
+    """Limit of R* for T -> infinity at fixed tau, selected positions visible.
+
+        R* = (tau - c)/(1 - c) + c (tau - 1) / [(tau - c)(1 - c)],   1 - c = (1 - p_c) p_m
+
+    It depends neither on v nor on p_r, is 1 at tau = 1, and grows as tau/(1 - c): a document of
+    many topics needs sharper attention. Derived here, from correct queries alone, as random ones
+    lose their influence on R in this limit. Compare Li, Li & Risteski (ICML 2023), Theorem 3.
+
+    Raises:
+        ValueError: tau < 1, p_m not in (0, 1), or p_c not in (0, 1): without correct queries
+            (p_c = 0) R* is 1 at every T, and with p_c = 1 nothing is masked and it is infinite.
+    """
+    _check(tau >= 1, f"tau={tau} must be at least 1")
+    _check(0 < p_m < 1, f"p_m={p_m} must lie strictly between 0 and 1")
+    _check(0 < p_c < 1, f"p_c={p_c} must lie strictly between 0 and 1")
+    hidden_share = (1 - p_c) * p_m
+    c = 1 - hidden_share
+    return ((tau - c) + c * (tau - 1) / (tau - c)) / hidden_share
+
+
+def vanishing_mask_ratio(T: int, p_c: float, p_r: float) -> float:
+    """Limit of R* for p_m -> 0 at fixed T: 1 + T p_c/p_r, for every tau from 2 to T - 1.
+
+    Also R* itself, at any p_m, if selected positions are hidden from attention: in both cases the
+    context is clean, and all that keeps R finite is that a random query word (p_r) names a topic
+    wrongly. Derived here.
+
+    Raises:
+        ValueError: p_r = 0, where R* is infinite; or T or p_c is out of range.
+    """
+    _check(T >= 2, f"T={T} must be at least 2")
+    _check(p_c >= 0, f"p_c={p_c} must not be negative")
+    _check(p_r > 0, f"p_r={p_r} must be positive: without random queries R* is infinite")
+    return 1 + T * p_c / p_r
+
+
+class _Query(NamedTuple):
+    """What a selected position may show, and what it then has to predict.
+
+    Attributes:
+        probability: How often.
+        in_document: Whether the word shown is of a topic of the document.
+        own_share: Probability that the true word is of the topic of the word shown; otherwise it
+            is of another topic of the document.
+        is_mask: Whether it shows MASK, which attends uniformly: as an in-document word at R = 1.
+    """
+
+    probability: float
+    in_document: bool
+    own_share: float
+    is_mask: bool = False
+
+
+def _queries(setting: Setting) -> list[_Query]:
+    """The cases of `attention_loss`: correct, random in the document, random outside, MASK."""
+    p_c, p_r, tau = setting.p_c, setting.p_r, setting.tau
+    met = tau / setting.topics
+    cases = [_Query(p_c, True, 1.0), _Query(p_r * met, True, 1 / tau)]
+    if tau < setting.topics:
+        cases.append(_Query(p_r * (1 - met), False, 0.0))
+    return [*cases, _Query(1 - (p_c + p_r), True, 1 / tau, is_mask=True)]
+
+
+class _TopicMasses(NamedTuple):
+    """Attention mass on one topic of each kind, on MASK, and the number of topics of the kind."""
+
+    own: Float[np.ndarray, "*batch"]
+    inside: Float[np.ndarray, "*batch"]
+    outside: Float[np.ndarray, "*batch"]
+    mask: Float[np.ndarray, "*batch"]
+    n_inside: int
+    n_outside: int
+
+
+class _Outputs(NamedTuple):
+    """Outputs for a query: S = v sum_k f_k^2, its mean on the true word; their slopes in log R."""
+
+    square_sum: Float[np.ndarray, "*batch"]
+    on_target: Float[np.ndarray, "*batch"]
+    square_sum_slope: Float[np.ndarray, "*batch"]
+    on_target_slope: Float[np.ndarray, "*batch"]
+
+
+def _topic_masses(
+    R: Float[np.ndarray, "*batch"], setting: Setting, *, query_in_document: bool
+) -> _TopicMasses:
+    """Attention masses: weight times share of the context, divided by their total."""
+    R = np.asarray(R, dtype=np.float64)
+    if not (R > 0).all():
+        raise ValueError(f"R={R.min()} must be positive")
+    n_inside = setting.tau - query_in_document
+    n_outside = setting.topics - 1 - n_inside
+    inside = setting.words_per_topic * setting.s_in
+    outside = setting.words_per_topic * setting.s_out
+    own = R * (inside if query_in_document else outside)
+    total = own + n_inside * inside + n_outside * outside + setting.p_mask
+    masses = own / total, inside / total, outside / total, setting.p_mask / total
+    return _TopicMasses(*masses, n_inside, n_outside)
+
+
+def _outputs(
+    R: Float[np.ndarray, "*batch"], setting: Setting, blocks: ValueBlocks, query: _Query
+) -> _Outputs:
+    """Outputs f_k = (x - y) A_k + y (1 - A_0) + z A_0 on words of topic k (MASK's is 0).
+
+    With log R, the own mass changes by A_own (1 - A_own) and any other mass A by -A A_own.
+    """
+    A = _topic_masses(R, setting, query_in_document=query.in_document)
+    contrast, from_mask = blocks.same - blocks.different, blocks.mask_column - blocks.different
+    shared = blocks.different + from_mask * A.mask
+    own, inside, outside = (contrast * mass + shared for mass in (A.own, A.inside, A.outside))
+    # summed, not 1 - A.own, which would lose all digits at large R
+    rest = A.n_inside * A.inside + A.n_outside * A.outside + A.mask
+    d_own = A.own * (contrast * rest - from_mask * A.mask)
+    d_inside, d_outside = (
+        -A.own * (contrast * mass + from_mask * A.mask) for mass in (A.inside, A.outside)
+    )
+    squares = own**2 + A.n_inside * inside**2 + A.n_outside * outside**2
+    d_squares = own * d_own + A.n_inside * inside * d_inside + A.n_outside * outside * d_outside
+    other_share = 1 - query.own_share
+    return _Outputs(
+        setting.words_per_topic * squares,
+        query.own_share * own + other_share * inside,
+        2 * setting.words_per_topic * d_squares,
+        query.own_share * d_own + other_share * d_inside,
+    )
+
+
+def _loss_slope(
+    R: Float[np.ndarray, "*batch"], setting: Setting, blocks: ValueBlocks
+) -> Float[np.ndarray, "*batch"]:
+    """Derivative of `attention_loss` in log R."""
+    slope = np.zeros_like(np.asarray(R, dtype=np.float64))
+    for query in _queries(setting):
+        if not query.is_mask:
+            output = _outputs(R, setting, blocks, query)
+            slope += query.probability * (output.square_sum_slope - 2 * output.on_target_slope)
+    return slope
+
+
+def _ridge_blocks(setting: Setting, l2: float) -> ValueBlocks:
+    """Ridge solution (M + l2 diag(v, (T-1) v, 1)) (x, y, z) = b for one row of W_V.
+
+    By symmetry a row has three values. What they multiply is (m, 1 - p_0 - m, p_0), with
+    m = p_m p_r/T + c I/tau the share of the row's topic and I ~ Bernoulli(tau/T) whether it is in
+    the document; M is the second moment of that vector, b = E[I (...)]/(tau v). Derived here.
+    """
+    T, v, p_in = setting.topics, setting.words_per_topic, setting.tau / setting.topics
+    m = setting.p_random / T + np.array([0, setting.c / setting.tau])
+    features = np.stack([m, 1 - setting.p_mask - m, np.full(2, setting.p_mask)], axis=1)
+    M = features.T @ np.diag([1 - p_in, p_in]) @ features
+    b = p_in * features[1] / (setting.tau * v)
+    x, y, z = np.linalg.solve(M + l2 * np.diag([v, (T - 1) * v, 1]), b)
+    return ValueBlocks(float(x), float(y), float(z))
+
+
+def _mask_column(setting: Setting, u: Float[np.ndarray, " tokens"]) -> Float[np.ndarray, " tokens"]:
+    """E_i0 = -[(1 - p_0) u_i + g]/(v p_0), without g in MASK's own row.
+
+    The bracket is what row i predicts too much from words alone; the MASK column takes it away.
+    Without MASK in the context nothing can, so the bracket has to be 0, and the column is free: 0.
+    """
+    surplus = (1 - setting.p_mask) * u
+    surplus[1:] += _g(setting)
+    if setting.p_mask > 0:
+        return -surplus / (setting.words_per_topic * setting.p_mask)
+    excess = np.abs(surplus).max()
+    _check(bool(excess < 1e-12), f"no MASK in the context: u must be -g (0 on MASK), off {excess}")
+    return np.zeros_like(u)
+
+
+def _words_present(setting: Setting) -> Bool[np.ndarray, "docs words"]:
+    """Which words occur in the document of every set of tau topics."""
+    count = math.comb(setting.topics, setting.tau)
+    if count > MOST_DOCUMENTS:
+        sets = f"{setting.tau} of {setting.topics} topics"
+        raise ValueError(f"{count} sets of {sets}; at most {MOST_DOCUMENTS} are enumerated")
+    subsets = np.array(list(combinations(range(setting.topics), setting.tau)))
+    present = (subsets[:, :, None] == np.arange(setting.topics)).any(axis=1)
+    return np.repeat(present, setting.words_per_topic, axis=1)
+
+
+def _same_topic(setting: Setting) -> Bool[np.ndarray, "words words"]:
+    """Whether two words share their topic."""
+    topic = np.repeat(np.arange(setting.topics), setting.words_per_topic)
+    return topic[:, None] == topic
+
+
+def _g(setting: Setting) -> float:
+    """What random words add to the block-row sums: g = p_m p_r / (T c)."""
+    return setting.p_random / (setting.topics * setting.c)
+
+
+def _needs_absent_topics(setting: Setting) -> None:
+    """Refuse tau = T: all documents are then alike, and the optimum is another."""
+    _check(setting.tau < setting.topics, f"tau={setting.tau} must be below topics={setting.topics}")
+
+
+def _check(condition: bool, message: str) -> None:
+    """Raise ValueError with the message unless the condition holds."""
+    if not condition:
+        raise ValueError(message)

@@ -1,0 +1,373 @@
+"""One training loop for every study: exact to resume, safe to kill, quiet to watch.
+
+What happens at step s depends on the seed and on s alone: callers draw batches and masks from
+generators seeded by (seed, purpose, s), and the loop seeds torch's global generator (dropout)
+the same way. So no random state has to be stored, and a run that was stopped anywhere and
+started again ends with the same bits on CPU as one that was not.
+
+    with RunState(folder, fingerprint) as state:
+        run = fit(model, loss_at, recipe, state=state, seed=0, checkpoint_steps=[0, 10, 100])
+"""
+
+import json
+import logging
+import math
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from filelock import FileLock
+from jaxtyping import Float
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from scripts.anatomy import artifacts, seeding
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is optimised.
+
+    Attributes:
+        steps: Optimiser steps.
+        learning_rate: Peak learning rate.
+        optimiser: "adam" (betas 0.9, 0.999), or plain "sgd" without momentum.
+        schedule: Learning rate after the warm-up: constant, or down to 0 linearly or as a cosine.
+        warmup: Steps of linear warm-up.
+        clip: Largest gradient norm, None for no limit.
+        weight_decay: Decoupled weight decay (AdamW); with sgd the ordinary L2 decay.
+    """
+
+    steps: int
+    learning_rate: float
+    optimiser: Literal["adam", "sgd"] = "adam"
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup: int = 0
+    clip: float | None = None
+    weight_decay: float = 0.0
+
+    def rate(self, step: int) -> float:
+        """Learning rate of step 0, 1, ..., steps - 1."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(self.steps - self.warmup, 1)
+        factor = {
+            "constant": 1.0,
+            "linear": 1 - done,
+            "cosine": (1 + math.cos(math.pi * done)) / 2,
+        }
+        return self.learning_rate * factor[self.schedule]
+
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimiser for these parameters."""
+        chosen = torch.optim.AdamW if self.optimiser == "adam" else torch.optim.SGD
+        options = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        return chosen(parameters, **options, fused=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a finished training leaves, besides the trained model.
+
+    Attributes:
+        loss: Training loss of every step, before its update.
+        checkpoints: Trained parameters, stacked over the checkpoints; "step" holds their steps.
+        evaluations: One record a checkpoint: its step and what `evaluate` returned.
+    """
+
+    loss: Float[np.ndarray, "steps"]
+    checkpoints: dict[str, np.ndarray]
+    evaluations: list[dict[str, float]]
+
+
+def checkpoint_steps(steps: int, count: int) -> list[int]:
+    """Step 0 and about `count` log-spaced steps, the last one included."""
+    spaced = np.geomspace(1, steps, count) if count > 1 else [steps]
+    return sorted({0, *np.rint(spaced).astype(int).tolist(), steps})
+
+
+class RunState:
+    """The folder in which a training run survives being killed.
+
+    It belongs to one process at a time: entering waits for the lock, so an orphan that a killed
+    workflow manager left finishes first. What is found there under another fingerprint (of the
+    run's parameters, code and data) is dropped.
+
+    While the run goes on the folder holds the state of the optimisation and the checkpoints.
+    Once it has finished it holds its artifacts as hard links, which cost no space: a workflow
+    manager that deletes declared outputs before it runs a job again cannot lose them.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self.folder = folder
+        self.fingerprint = fingerprint
+        self._lock = FileLock(folder / "lock")
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not _acquired_at_once(self._lock):
+            logger.warning("another process is training in %s; waiting for it", self.folder)
+            self._lock.acquire()
+        mark = self.folder / "fingerprint"
+        if not mark.exists() or mark.read_text() != self.fingerprint:
+            self.clear()
+            with artifacts.writing(mark) as path:
+                path.write_text(self.fingerprint)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def clear(self) -> None:
+        """Forget everything but the lock."""
+        for entry in self.folder.iterdir():
+            if entry.name != "lock":
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def save(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Store the state after `step` steps, in place of the one before."""
+        artifacts.write_tensors(self.folder / "state.safetensors", tensors, {"step": str(step)})
+
+    def load(self) -> tuple[dict[str, Tensor], int] | None:
+        """The stored state and its step; None when there is none that can be read."""
+        path = self.folder / "state.safetensors"
+        if not path.exists():
+            return None
+        try:
+            step = int(artifacts.read_metadata(path)["step"])
+            return artifacts.read_tensors(path, framework="torch"), step
+        except (artifacts.UnreadableArtifact, KeyError):
+            logger.warning("the stored state cannot be read; starting afresh")
+            return None
+
+    def add_checkpoint(
+        self, step: int, tensors: Mapping[str, Tensor], evaluation: dict[str, float]
+    ) -> None:
+        """Store a checkpoint and what was measured on it."""
+        folder = self.folder / "checkpoints"
+        folder.mkdir(exist_ok=True)
+        metadata = {"evaluation": json.dumps(evaluation)}
+        artifacts.write_tensors(folder / f"{step:09d}.safetensors", tensors, metadata)
+
+    def checkpoints(self) -> tuple[dict[str, np.ndarray], list[dict[str, float]]]:
+        """All checkpoints, stacked, and their evaluations, in the order of their steps."""
+        paths = sorted((self.folder / "checkpoints").glob("*.safetensors"))
+        parts = [artifacts.read_tensors(path) for path in paths]
+        steps = [int(path.stem) for path in paths]
+        stacked = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+        evaluations = [
+            {"step": step} | json.loads(artifacts.read_metadata(path)["evaluation"])
+            for step, path in zip(steps, paths, strict=True)
+        ]
+        return {"step": np.array(steps)} | stacked, evaluations
+
+    def keep(self, outputs: Iterable[Path]) -> None:
+        """Hold on to the finished run's artifacts; the optimisation's state is dropped."""
+        kept = self.folder / "finished"
+        partial = self.folder / "finishing"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        for path in outputs:
+            artifacts.link_or_copy(path, partial / path.name)
+        partial.rename(kept)
+        (self.folder / "state.safetensors").unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+
+    def restore(self, outputs: Iterable[Path]) -> bool:
+        """Put a finished run's artifacts back in place; False when there is no finished run."""
+        pairs = [(self.folder / "finished" / path.name, path) for path in outputs]
+        if not all(kept.exists() for kept, _ in pairs):
+            shutil.rmtree(self.folder / "finished", ignore_errors=True)
+            return False
+        for kept, path in pairs:
+            artifacts.link_or_copy(kept, path)
+            path.touch()  # newer than the inputs it was made from, or the job would run again
+        return True
+
+
+def _acquired_at_once(lock: FileLock) -> bool:
+    try:
+        lock.acquire(blocking=False)
+    except TimeoutError:
+        return False
+    return True
+
+
+def fit(
+    model: nn.Module,
+    loss_at: Callable[[int], Float[Tensor, ""]],
+    recipe: Recipe,
+    *,
+    state: RunState,
+    seed: int,
+    checkpoint_steps: Iterable[int],
+    evaluate: Callable[[], dict[str, float]] = dict,
+    device: str = "cpu",
+    autocast: bool = False,
+    save_every: float = 60.0,
+    label: str = "training",
+) -> Run:
+    """Train `model` in place, from the stored state if there is one.
+
+    Args:
+        model: What is trained: its parameters that require a gradient.
+        loss_at: The loss of a step; whatever it draws must depend on (seed, step) alone.
+        recipe: Optimiser, learning rate and number of steps.
+        state: The run's folder.
+        seed: Seeds torch's global generator at every step, for dropout.
+        checkpoint_steps: After how many steps to keep the trained parameters.
+        evaluate: Measures the model at each checkpoint.
+        device: Where the model is.
+        autocast: Compute in bfloat16 where that is safe; on CUDA only.
+        save_every: Seconds between two stores of the state.
+        label: Name of the run in the log.
+
+    Raises:
+        SystemExit: With 128 + the signal's number, after SIGTERM or SIGINT: the state is saved.
+    """
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    optimiser = recipe.build(trained.values())
+    losses = torch.zeros(recipe.steps, device=device)
+    start = _resume(state, trained, optimiser, losses)
+    wanted = set(checkpoint_steps)
+    cuda = device.startswith("cuda")
+
+    def save(step: int) -> None:
+        state.save(_flatten(trained, optimiser) | {"losses": losses[:step]}, step)
+
+    def checkpoint(step: int) -> None:
+        model.eval()
+        with torch.inference_mode():
+            evaluation = evaluate()
+        model.train()
+        state.add_checkpoint(step, {k: p.detach() for k, p in trained.items()}, evaluation)
+
+    model.train()
+    if start == 0 and 0 in wanted:
+        checkpoint(0)
+    saved = time.monotonic()
+    with _until_signal() as stopped, _Progress(label, start, recipe.steps) as progress:
+        for step in range(start, recipe.steps):
+            torch.manual_seed(seeding.derive(seed, "step", step))
+            for group in optimiser.param_groups:
+                group["lr"] = recipe.rate(step)
+            with torch.autocast("cuda", torch.bfloat16, enabled=autocast and cuda):
+                loss = loss_at(step)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            if recipe.clip is not None:
+                nn.utils.clip_grad_norm_(trained.values(), recipe.clip)
+            optimiser.step()
+            losses[step] = loss.detach()
+            if step + 1 in wanted:
+                checkpoint(step + 1)
+            if stopped or time.monotonic() - saved > save_every:
+                save(step + 1)
+                saved = time.monotonic()
+            if stopped:
+                logger.warning("stopped by signal %d after step %d", stopped[0], step + 1)
+                raise SystemExit(128 + stopped[0])
+            progress.update(step + 1, losses)
+    model.eval()
+    if not bool(losses.isfinite().all()):
+        logger.warning("%s: the loss is not finite from step %d on", label, _first_bad(losses))
+    stacked, evaluations = state.checkpoints()
+    return Run(losses.cpu().numpy(), stacked, evaluations)
+
+
+def _first_bad(losses: Float[Tensor, "steps"]) -> int:
+    return int((~losses.isfinite()).nonzero()[0])
+
+
+def _flatten(
+    trained: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer
+) -> dict[str, Tensor]:
+    """Weights and optimiser state under flat names."""
+    flat = {f"model.{name}": parameter.detach() for name, parameter in trained.items()}
+    for name, parameter in trained.items():
+        for key, value in optimiser.state[parameter].items():
+            flat[f"optimiser.{key}.{name}"] = value
+    return {name: value for name, value in flat.items() if value is not None}
+
+
+def _resume(
+    state: RunState,
+    trained: Mapping[str, nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    losses: Float[Tensor, "steps"],
+) -> int:
+    """Load the stored state; the number of steps done."""
+    stored = state.load()
+    if stored is None:
+        return 0
+    tensors, step = stored
+    with torch.no_grad():
+        for name, parameter in trained.items():
+            parameter.copy_(tensors.pop(f"model.{name}"))
+        losses[:step] = tensors.pop("losses")
+    for name, tensor in tensors.items():
+        _, key, parameter = name.split(".", maxsplit=2)
+        # Adam keeps its step count on the CPU, the moments where the weights are
+        home = "cpu" if key == "step" else trained[parameter].device
+        optimiser.state[trained[parameter]][key] = tensor.to(home)
+    logger.info("going on from step %d", step)
+    return step
+
+
+@contextmanager
+def _until_signal() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT instead of dying in the middle of a step."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # handlers can only be set in the main thread
+        return
+    before = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Progress:
+    """A bar on a terminal; in a log file a line every half minute."""
+
+    def __init__(self, label: str, start: int, steps: int, every: float = 30.0) -> None:
+        self._label, self._start, self._steps, self._every = label, start, steps, every
+        self._bar = tqdm(
+            total=steps, initial=start, desc=label, disable=not sys.stderr.isatty(), mininterval=0.5
+        )
+
+    def __enter__(self) -> Self:
+        self._began = self._told = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def update(self, step: int, losses: Float[Tensor, "steps"]) -> None:
+        self._bar.update()
+        now = time.monotonic()
+        if now - self._told < self._every and step < self._steps:
+            return
+        self._told = now
+        speed = (step - self._start) / max(now - self._began, 1e-9)
+        left = (self._steps - step) / max(speed, 1e-9)
+        logger.info(
+            "%s: step %d of %d, loss %.4f, %.1f steps/s, %.0f s left",
+            self._label, step, self._steps, losses[step - 1].item(), speed, left,
+        )  # fmt: skip

@@ -1,0 +1,157 @@
+"""How a script becomes a job, in the workflow or by hand.
+
+The last line of every script is
+
+    job.run(main, globals())
+
+Snakemake puts a `snakemake` object into a script's globals. Then stdout, stderr, logging and
+uncaught exceptions go to the rule's log, line by line. Without it the script was started by
+hand, for an artifact that one of its rules makes:
+
+    python -m scripts.topic.train results/topic/lda/v2/seed0/run.json [--configfile FILE ...]
+
+Then the job's inputs, params and threads are looked up from the workflow, output stays on the
+terminal, and a debugger can step through.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from scripts.anatomy import artifacts, devices
+from scripts.anatomy.artifacts import UnreadableArtifact
+from scripts.anatomy.compute import Compute, ComputeSettings
+
+ROOT = Path(__file__).resolve().parent.parent
+Main = Callable[[Any], None]
+
+
+def run(main: Main, script: dict[str, Any]) -> None:
+    """Run `main(snakemake)` for the job that Snakemake gives, or that the command line names."""
+    if script["__name__"] != "__main__":
+        return  # imported, by a test for instance
+    job = script.get("snakemake")
+    by_hand = job is None
+    if by_hand:
+        job = _from_command_line(Path(script["__file__"]).resolve())
+    elif job.log:
+        _redirect(Path(job.log[0]))
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", force=True
+    )
+    try:
+        main(job)
+    except UnreadableArtifact as error:
+        maker = _producer(str(error.path), _workflow(job.config))
+        made_by = f"it is made by rule {maker.name}" if maker else "no rule makes it"
+        sys.exit(f"{error}; {made_by}. Delete the file and run again.")
+
+
+def _redirect(log: Path) -> None:
+    """Send file descriptors 1 and 2 to the log, so that compiled code is heard as well."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.stderr.reconfigure(line_buffering=True)
+
+
+def _from_command_line(script: Path) -> Any:
+    """The job of the artifact that the command line names."""
+    parser = argparse.ArgumentParser(description="Make one artifact by hand.")
+    parser.add_argument("artifact", help="path of the artifact, as the workflow names it")
+    parser.add_argument("--configfile", nargs="+", default=[], help="overlays on config.yaml")
+    parser.add_argument("--threads", type=int, help="threads to use, if not the rule's")
+    arguments = parser.parse_args()
+    workflow = _workflow({}, arguments.configfile)
+    rule = _producer(arguments.artifact, workflow)
+    if rule is None:
+        sys.exit(f"no rule makes {arguments.artifact}")
+    if Path(rule.script).name != script.name:
+        sys.exit(f"{arguments.artifact} is made by {rule.script}, not by {script.name}")
+    return _job(arguments.artifact, rule, workflow, arguments.threads)
+
+
+def _workflow(config: dict, configfiles: list[str] = ()) -> Any:
+    """The workflow with a configuration laid over config.yaml, rules loaded, nothing run."""
+    # imported here because a job of the workflow does not need any of it
+    from snakemake.settings.types import (
+        ConfigSettings,
+        DAGSettings,
+        ResourceSettings,
+        StorageSettings,
+        WorkflowSettings,
+    )
+    from snakemake.workflow import Workflow
+
+    workflow = Workflow(
+        config_settings=ConfigSettings(
+            configfiles=[Path(file) for file in configfiles], config=config
+        ),
+        resource_settings=ResourceSettings(cores=os.cpu_count()),
+        workflow_settings=WorkflowSettings(),
+        storage_settings=StorageSettings(),
+        dag_settings=DAGSettings(rerun_triggers=frozenset()),
+        storage_provider_settings={},
+    )
+    workflow.include(str(ROOT / "Snakefile"), overwrite_default_target=True)
+    return workflow
+
+
+def _producer(artifact: str, workflow: Any) -> Any:
+    """The rule that makes an artifact, or None."""
+    return next((rule for rule in workflow.rules if rule.is_producer(artifact)), None)
+
+
+def _job(artifact: str, rule: Any, workflow: Any, threads: int | None) -> SimpleNamespace:
+    """What Snakemake would give the script for this artifact."""
+    from snakemake.iocontainers import Wildcards
+
+    wildcards = rule.get_wildcards(artifact)
+    named = Wildcards(fromdict=wildcards)
+    inputs = rule.expand_input(wildcards)[0]
+    outputs = rule.expand_output(wildcards)[0]
+    resources = rule.expand_resources(wildcards, inputs, attempt=1)
+    return SimpleNamespace(
+        input=inputs,
+        output=outputs,
+        params=rule.expand_params(wildcards, inputs, outputs, None),
+        wildcards=named,
+        threads=threads or resources["_cores"],
+        resources=SimpleNamespace(gpu=resources.get("gpu", 0)),
+        config=workflow.config,
+        log=[],
+        rule=rule.name,
+    )
+
+
+@contextmanager
+def compute(snakemake: Any) -> Iterator[Compute]:
+    """Where the job computes: a leased GPU if it was granted one and there is one, or the CPU."""
+    settings = ComputeSettings.model_validate(snakemake.config.get("compute", {}))
+    with devices.lease(
+        settings.device,
+        gpus_granted=int(getattr(snakemake.resources, "gpu", 0)),
+        jobs_per_device=settings.gpu_jobs_per_device,
+    ) as device:
+        yield Compute(
+            device=device,
+            autocast=settings.autocast,
+            compile=settings.compile,
+            save_every=settings.save_every,
+        )
+
+
+def fingerprint(*parts: Any) -> str:
+    """Digest of what decides a result; a `Path` stands for the content of its file."""
+    plain = [artifacts.digest(part) if isinstance(part, Path) else part for part in parts]
+    return blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,24 @@
+"""Sample a corpus, once per seed, or read it from text files (the same for every seed)."""
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from scripts import job
+from scripts.anatomy import seeding
+from scripts.anatomy.topic import corpora, storage
+from scripts.anatomy.topic.settings import Corpus, TextCorpus
+
+
+def main(snakemake: Any) -> None:
+    """Write the corpus of every seed."""
+    settings = TypeAdapter(Corpus).validate_python(snakemake.params.corpus)
+    for seed, path in zip(snakemake.params.seeds, snakemake.output, strict=True):
+        if isinstance(settings, TextCorpus):
+            corpus = corpora.read(settings)
+        else:
+            corpus = corpora.sample(settings, seeding.numpy_generator(seed, "corpus"))
+        storage.write_corpus(path, corpus)
+
+
+job.run(main, globals())

@@ -1,0 +1,156 @@
+"""Where a trained model keeps the topics, at the end and over its checkpoints.
+
+Compact models: block means of the embeddings' Gram matrix, of the token-to-token value map and
+its column products, attention by pair class, Theorem 3's R, norms. BERT: cosines of the word
+embeddings and attention of every layer and head.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scripts import job
+from scripts.anatomy import artifacts
+from scripts.anatomy.topic import corpora, measures, storage
+from scripts.anatomy.topic.settings import Measurement, Variant
+
+DYNAMICS_DOCUMENTS = 100  # enough for curves; the final numbers use all that the config asks for
+
+
+def main(snakemake: Any) -> None:
+    """Measure every seed."""
+    settings = Measurement.model_validate(snakemake.params.measurement)
+    inp, out = snakemake.input, snakemake.output
+    for corpus, weights, checkpoints, history, run, metrics, dynamics in zip(
+        inp.corpus, inp.weights, inp.checkpoints, inp.history, inp.run, out.metrics, out.dynamics,
+        strict=True,
+    ):  # fmt: skip
+        record = artifacts.read_json(run)
+        variant = Variant.model_validate(record["params"])
+        data = storage.read_corpus(corpus)
+        final = artifacts.read_tensors(weights)
+        curves = artifacts.read_table(history).dropna(subset="dev_loss").set_index("step")
+        if variant.model.kind == "bert":
+            measured = _measure_bert(final, variant, data, settings, record["provenance"]["seed"])
+            table = curves
+        else:
+            measured = _measure_compact(final, variant, data, settings)
+            steps = artifacts.read_tensors(checkpoints)
+            table = curves.join(_dynamics(final, steps, variant, data, settings))
+            measured |= _stages(table)
+        measured["loss"] = record["metrics"]
+        artifacts.write_json(metrics, measured)
+        artifacts.write_table(dynamics, table.reset_index())
+
+
+def _measure_compact(
+    weights: dict[str, np.ndarray], variant: Variant, data: corpora.Corpus, settings: Measurement
+) -> dict[str, Any]:
+    view = measures.view(weights, variant.model)
+    found: dict[str, Any] = {"norms": view.norms}
+    if variant.model.embedding == "trained":
+        found["embedding"] = _of_vectors(view.embedding, data)
+    if variant.model.value == "trained" or variant.model.embedding == "trained":
+        value = measures.words(view.value)
+        found["value"] = measures.block_means(value, data.membership)
+        found["value"]["mask_column"] = measures.mask_column(view.value)
+        found["column_products"] = measures.block_means(measures.gram(value), data.membership)
+    if variant.model.attention == "trained":
+        found["attention"] = _attention(view, data, settings, settings.documents)
+        found["attention"]["R"] = measures.attention_ratio(view.scores, data.membership)
+        key_query = measures.words(view.scores)
+        found["key_query"] = measures.block_means(key_query, data.membership)
+    return found
+
+
+def _of_vectors(
+    vectors: np.ndarray, data: corpora.Corpus
+) -> dict[str, dict[str, float]]:
+    """Block means of inner products and of cosines between the words' columns."""
+    of_words = vectors[:, corpora.FIRST_WORD :]
+    return {
+        "gram": measures.block_means(measures.gram(of_words), data.membership),
+        "cosine": measures.block_means(measures.gram(of_words, cosine=True), data.membership),
+    }
+
+
+def _attention(
+    view: measures.TokenView, data: corpora.Corpus, settings: Measurement, documents: int
+) -> dict[str, float]:
+    tokens = data.dev[:documents, : settings.longest]
+    return measures.attention_from_counts(
+        view.scores,
+        corpora.token_counts(tokens, data.d_vocab),
+        data.membership,
+        reference_length=settings.reference_length,
+    )
+
+
+def _dynamics(
+    final: dict[str, np.ndarray],
+    checkpoints: dict[str, np.ndarray],
+    variant: Variant,
+    data: corpora.Corpus,
+    settings: Measurement,
+) -> pd.DataFrame:
+    """Norms, block means and attention at every checkpoint."""
+    rows = []
+    for i, step in enumerate(checkpoints.pop("step")):
+        weights = final | {name: stack[i] for name, stack in checkpoints.items()}
+        view = measures.view(weights, variant.model)
+        row = {"step": int(step)} | {f"norm_{name}": norm for name, norm in view.norms.items()}
+        blocks = measures.block_means(measures.words(view.value), data.membership)
+        row |= {f"value_{name}": blocks[name] for name in ("same_with_diagonal", "different")}
+        if variant.model.attention == "trained":
+            documents = min(DYNAMICS_DOCUMENTS, settings.documents)
+            found = _attention(view, data, settings, documents)
+            row |= {f"attention_{name}": value for name, value in found.items()}
+            row["R"] = measures.attention_ratio(view.scores, data.membership)
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("step")
+
+
+def _stages(table: pd.DataFrame) -> dict[str, Any]:
+    """When W_V and W_K reach 80 % of their norm at step 1000, where both are trained."""
+    if "norm_W_K" not in table:
+        return {}
+    steps = table.index.to_numpy()
+    value, key = (measures.crossing(steps, table[f"norm_{W}"].to_numpy()) for W in ("W_V", "W_K"))
+    return {"stages": {"W_V": value, "W_K": key, "gap": key - value}}
+
+
+def _measure_bert(
+    weights: dict[str, np.ndarray],
+    variant: Variant,
+    data: corpora.Corpus,
+    settings: Measurement,
+    seed: int,
+) -> dict[str, Any]:
+    import torch
+
+    from scripts.anatomy.topic import experiment
+
+    model = experiment.build(variant, data, seed)
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    tokens = data.dev[: settings.documents, : settings.longest]
+    heads = [
+        measures.attention_from_maps(
+            layer, tokens, data.membership, reference_length=settings.reference_length
+        )
+        for layer in model.eval().attention(tokens)
+    ]
+    found: dict[str, Any] = {"attention_heads": heads, "attention": _mean_head(heads)}
+    if variant.model.embedding == "trained":
+        found["embedding"] = _of_vectors(model.word_embeddings().astype(np.float64), data)
+    return found
+
+
+def _mean_head(heads: list[list[dict[str, float]]]) -> dict[str, float]:
+    """Class means averaged over layers and heads, and the ratio of the averages."""
+    means = pd.DataFrame([head for layer in heads for head in layer]).mean()
+    means["ratio"] = means["same_topic"] / means["different_topic"]
+    return means.to_dict()
+
+
+job.run(main, globals())

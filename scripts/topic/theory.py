@@ -1,0 +1,85 @@
+"""Closed forms of the three theorems at the settings of every sampled corpus.
+
+Per corpus: Theorem 2's block values and Theorem 3's ratio R at the standard masking, with the
+selected words visible and hidden. Besides, checks that need no data: how far members of Theorem
+1's family are from fitting every document, and R against the limit of many topics.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from scripts import job
+from scripts.anatomy import artifacts, seeding
+from scripts.anatomy.topic import theory
+
+# number of topics, words of a topic, topics of a document, p_m, p_c, p_r
+FAMILY_SETTINGS = [
+    (5, 3, 2, 0.15, 0.1, 0.1),
+    (10, 10, 3, 0.15, 0.1, 0.1),
+    (10, 10, 1, 0.15, 0.1, 0.1),
+    (6, 4, 3, 0.3, 0.2, 0.15),
+    (8, 5, 4, 0.15, 0.0, 0.1),
+]
+
+
+def main(snakemake: Any) -> None:
+    """Evaluate the closed forms."""
+    corpora = snakemake.params.corpora
+    artifacts.write_json(
+        snakemake.output[0],
+        {
+            "family_residual": max(_family_residual(*setting) for setting in FAMILY_SETTINGS),
+            "limit_error": max(_limit_error(tau) for tau in (2, 3, 4, 5, 8)),
+            "corpora": {
+                name: _closed_forms(corpus)
+                for name, corpus in corpora.items()
+                if corpus["kind"] in ("lda", "exact")
+            },
+        },
+    )
+
+
+def _family_residual(topics: int, words: int, tau: int, p_m: float, p_c: float, p_r: float) -> float:
+    """How far a random member of Theorem 1's family is from predicting every document."""
+    setting = theory.Setting(topics, words, tau, p_m, p_c, p_r)
+    rng = seeding.numpy_generator(0, "theorem 1", topics, words, tau)
+    u = rng.normal(size=topics * words + 1)
+    return theory.theorem1_residual(theory.embedding_gram_family(setting, u, rng=rng), setting)
+
+
+def _limit_error(tau: int) -> float:
+    """Relative difference of Theorem 3's R at 100,000 topics from its closed form for many."""
+    limit = theory.attention_ratio_limit(tau, 0.15, 0.1)
+    return abs(theory.optimal_attention_ratio(theory.Setting(100_000, 10, tau)) / limit - 1)
+
+
+def _closed_forms(corpus: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for context in ("visible", "hidden"):
+        setting = theory.Setting(
+            corpus["topics"],
+            corpus["words"] // corpus["topics"],
+            corpus.get("tau", 1),
+            visible=context == "visible",
+        )
+        blocks = theory.optimal_value(setting)
+        found[context] = {
+            "same": blocks.same,
+            "different": blocks.different,
+            "mask_column": blocks.mask_column,
+            "contrast": blocks.same - blocks.different,
+            "R": {
+                f"tau{tau}": theory.optimal_attention_ratio(
+                    theory.Setting(
+                        setting.topics, setting.words_per_topic, tau, visible=setting.visible
+                    )
+                )
+                for tau in np.unique([1, 2, 3, 4, 5, 8, setting.tau]).tolist()
+                if tau < setting.topics
+            },
+        }
+    return found
+
+
+job.run(main, globals())

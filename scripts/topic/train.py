@@ -1,0 +1,90 @@
+"""Train one variant on one corpus, for one or several seeds.
+
+Writes the trained weights, log-spaced checkpoints, the loss of every step with the held-out loss
+at the checkpoints, and a record of the run. A run that was killed goes on where it was; one that
+has finished before with the same parameters, code and data is not trained again.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from scripts import job
+from scripts.anatomy import artifacts, provenance
+from scripts.anatomy.compute import Compute
+from scripts.anatomy.topic import experiment, storage
+from scripts.anatomy.topic.settings import Variant
+from scripts.anatomy.training import Run, RunState
+
+
+def main(snakemake: Any) -> None:
+    """Train every seed of the job."""
+    torch.set_num_threads(snakemake.threads)
+    variant = Variant.model_validate(snakemake.params.variant)
+    out = snakemake.output
+    files = zip(out.weights, out.checkpoints, out.history, out.run, strict=True)
+    seeds = zip(snakemake.params.seeds, snakemake.input.corpus, files, strict=True)
+    with job.compute(snakemake) as compute:
+        for seed, corpus, outputs in seeds:
+            _train_seed(snakemake, variant, seed, corpus, [*map(Path, outputs)], compute)
+
+
+def _train_seed(
+    snakemake: Any,
+    variant: Variant,
+    seed: int,
+    corpus: str,
+    outputs: list[Path],
+    compute: Compute,
+) -> None:
+    started = time.time()
+    folder = outputs[0].parent
+    params = snakemake.params
+    fingerprint = job.fingerprint(params.variant, params.code, seed, Path(corpus))
+    with RunState(folder / ".state", fingerprint) as state:
+        if state.restore(outputs):
+            return
+        model, run = experiment.train(
+            variant,
+            storage.read_corpus(corpus),
+            seed=seed,
+            state=state,
+            compute=compute,
+            label=os.path.join(*folder.parts[-3:]),
+        )
+        weights, checkpoints, history, record = outputs
+        artifacts.write_tensors(weights, model.state_dict())
+        artifacts.write_tensors(checkpoints, run.checkpoints)
+        artifacts.write_table(history, _history(run))
+        artifacts.write_json(
+            record,
+            {
+                "params": variant.model_dump(mode="json", exclude={"corpora"}),
+                "metrics": _losses(run),
+                "provenance": provenance.record(seed=seed, device=compute.device, started=started),
+            },
+        )
+        state.keep(outputs)
+
+
+def _history(run: Run) -> pd.DataFrame:
+    """Training loss before each step, and the held-out loss where it was measured."""
+    loss = pd.DataFrame({"step": range(len(run.loss)), "loss": run.loss})
+    return loss.merge(pd.DataFrame(run.evaluations), on="step", how="outer")
+
+
+def _losses(run: Run) -> dict[str, float]:
+    """First and last losses; the last training loss is a mean over 100 steps."""
+    return {
+        "first_loss": float(run.loss[0]),
+        "last_loss": float(run.loss[-100:].mean()),
+        "first_dev_loss": run.evaluations[0]["dev_loss"],
+        "last_dev_loss": run.evaluations[-1]["dev_loss"],
+    }
+
+
+job.run(main, globals())

@@ -130,7 +130,7 @@ rule topic_reference:
         runtime=10,
     params:
         seeds=TOPIC_SEEDS,
-        measurement=plain(TOPIC.measurement),
+        alpha=lambda wildcards: getattr(TOPIC_CORPORA[wildcards.corpus], "alpha", None),
         code=code("topic/reference.py"),
     message:
         "Statistics, loss floor and best block matrices of the corpus {wildcards.corpus}"
@@ -279,6 +279,7 @@ rule topic_sweep:
         gpu=1,
     params:
         sweep=plain(TOPIC_SWEEP),
+        measurement=plain(TOPIC.measurement),
         seeds=TOPIC_SEEDS,
         code=code("topic/sweep.py"),
     message:

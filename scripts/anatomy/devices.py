@@ -70,10 +70,11 @@ def lease(
     one per user under the system's temporary folder).
     Raises DeviceMissing as `choose` does, and TimeoutError.
     """
+    if jobs_per_device < 1:
+        raise ValueError(f"jobs per device: {jobs_per_device}, where at least 1 is needed")
     kind = choose(setting, gpus_granted=gpus_granted, device_count=device_count)
     count = _count(kind, device_count)
-    assigned = "SLURM_JOB_ID" in os.environ and _visible() is not None
-    if kind == "cpu" or (assigned and count <= gpus_granted):
+    if kind == "cpu" or (_slurm_job() and count <= gpus_granted):
         yield "cpu" if kind == "cpu" else f"{kind}:0"
         return
     slots = {
@@ -98,24 +99,24 @@ def _count(kind: Kind, cuda_devices: int | None) -> int:
     return torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
 
 
-def _visible() -> list[str] | None:
-    """The devices to which the environment narrows CUDA, or None where it does not."""
-    entries = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("SLURM_STEP_GPUS")
-    return entries.split(",") if entries else None
+def _slurm_job() -> str | None:
+    """The SLURM job that chose the visible devices, if one did."""
+    return os.environ.get("SLURM_JOB_ID") if os.environ.get("CUDA_VISIBLE_DEVICES") else None
 
 
 def _lock_names(kind: Kind, count: int) -> dict[str, str]:
-    """torch's name of each device -> the name of its locks.
+    """The name that torch gives each device -> the name of its locks.
 
     torch counts the visible devices, so that one card has other numbers in other jobs; the lock
-    goes by what the card is called outside. Within a SLURM allocation even that may be a count of
-    its own, so there the allocation is part of the name.
+    goes by what the card is called outside. SLURM may renumber that as well, so there a lock holds
+    among the jobs of one allocation.
     """
     if kind == "mps":
         return {"mps": "mps"}
-    entries = _visible() or [str(i) for i in range(count)]
-    job = f"slurm{os.environ['SLURM_JOB_ID']}." if "SLURM_JOB_ID" in os.environ and _visible() else ""
-    return {f"cuda:{i}": job + re.sub(r"\W", "_", entry) for i, entry in enumerate(entries[:count])}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cards = visible.split(",")[:count] if visible else [str(i) for i in range(count)]
+    allocation = f"slurm{job}." if (job := _slurm_job()) else ""
+    return {f"cuda:{i}": allocation + re.sub(r"\W", "_", card) for i, card in enumerate(cards)}
 
 
 def _default_folder() -> Path:

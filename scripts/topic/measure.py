@@ -64,9 +64,7 @@ def _measure_compact(
     return found
 
 
-def _of_vectors(
-    vectors: np.ndarray, data: corpora.Corpus
-) -> dict[str, dict[str, float]]:
+def _of_vectors(vectors: np.ndarray, data: corpora.Corpus) -> dict[str, dict[str, float]]:
     """Block means of inner products and of cosines between the words' columns."""
     of_words = vectors[:, corpora.FIRST_WORD :]
     return {

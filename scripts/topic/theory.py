@@ -7,12 +7,11 @@ selected words visible and hidden. Besides, checks that need no data: how far me
 
 from typing import Any
 
-import numpy as np
-
 from scripts import job
 from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.topic import theory
 
+TAUS = (2, 3, 4, 5, 8)
 # number of topics, words of a topic, topics of a document, p_m, p_c, p_r
 FAMILY_SETTINGS = [
     (5, 3, 2, 0.15, 0.1, 0.1),
@@ -30,7 +29,8 @@ def main(snakemake: Any) -> None:
         snakemake.output[0],
         {
             "family_residual": max(_family_residual(*setting) for setting in FAMILY_SETTINGS),
-            "limit_error": max(_limit_error(tau) for tau in (2, 3, 4, 5, 8)),
+            "limit_error": max(_limit_error(tau) for tau in TAUS),
+            "R": _ratio_table(),
             "corpora": {
                 name: _closed_forms(corpus)
                 for name, corpus in corpora.items()
@@ -40,7 +40,9 @@ def main(snakemake: Any) -> None:
     )
 
 
-def _family_residual(topics: int, words: int, tau: int, p_m: float, p_c: float, p_r: float) -> float:
+def _family_residual(
+    topics: int, words: int, tau: int, p_m: float, p_c: float, p_r: float
+) -> float:
     """How far a random member of Theorem 1's family is from predicting every document."""
     setting = theory.Setting(topics, words, tau, p_m, p_c, p_r)
     rng = seeding.numpy_generator(0, "theorem 1", topics, words, tau)
@@ -55,31 +57,32 @@ def _limit_error(tau: int) -> float:
 
 
 def _closed_forms(corpus: dict[str, Any]) -> dict[str, Any]:
+    """Theorem 2's blocks, and Theorem 3's R where documents have a fixed number of topics."""
+    topics, words, tau = corpus["topics"], corpus["words"] // corpus["topics"], corpus.get("tau", 1)
     found = {}
     for context in ("visible", "hidden"):
-        setting = theory.Setting(
-            corpus["topics"],
-            corpus["words"] // corpus["topics"],
-            corpus.get("tau", 1),
-            visible=context == "visible",
-        )
+        setting = theory.Setting(topics, words, tau, visible=context == "visible")
         blocks = theory.optimal_value(setting)
         found[context] = {
             "same": blocks.same,
             "different": blocks.different,
             "mask_column": blocks.mask_column,
             "contrast": blocks.same - blocks.different,
-            "R": {
-                f"tau{tau}": theory.optimal_attention_ratio(
-                    theory.Setting(
-                        setting.topics, setting.words_per_topic, tau, visible=setting.visible
-                    )
-                )
-                for tau in np.unique([1, 2, 3, 4, 5, 8, setting.tau]).tolist()
-                if tau < setting.topics
-            },
         }
+        if tau > 1:
+            found[context]["R"] = theory.optimal_attention_ratio(setting)
     return found
+
+
+def _ratio_table() -> dict[str, dict[str, float]]:
+    """Theorem 3's R for ten words a topic, over the topics T and the topics of a document tau."""
+    return {
+        f"T{topics}": {
+            f"tau{tau}": theory.optimal_attention_ratio(theory.Setting(topics, 10, tau))
+            for tau in TAUS
+        }
+        for topics in (10, 20, 100, 1000)
+    } | {"limit": {f"tau{tau}": theory.attention_ratio_limit(tau, 0.15, 0.1) for tau in TAUS}}
 
 
 job.run(main, globals())

@@ -41,7 +41,7 @@ def _train_seed(
     outputs: list[Path],
     compute: Compute,
 ) -> None:
-    started = time.time()
+    started = time.perf_counter()
     folder = outputs[0].parent
     params = snakemake.params
     fingerprint = job.fingerprint(params.variant, params.code, seed, Path(corpus))

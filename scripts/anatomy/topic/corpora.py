@@ -167,9 +167,7 @@ def _lines(path: Path) -> list[str]:
     return lines
 
 
-def _read_documents(
-    path: Path, vocabulary: dict[str, int]
-) -> Int16[np.ndarray, "docs longest"]:
+def _read_documents(path: Path, vocabulary: dict[str, int]) -> Int16[np.ndarray, "docs longest"]:
     """Token ids of the documents, START before and END after each."""
     documents = [
         _read_document(f"{path}:{number}", line.split(), vocabulary)

@@ -85,9 +85,7 @@ def build(variant: settings.Variant, corpus: Corpus, seed: int) -> nn.Module:
     return TopicTransformer(corpus.d_vocab, variant.model, variant.init, generator, block)
 
 
-def block_value(
-    corpus: Corpus, masking: settings.Masking
-) -> Float[Tensor, "d_vocab d_vocab"]:
+def block_value(corpus: Corpus, masking: settings.Masking) -> Float[Tensor, "d_vocab d_vocab"]:
     """Theorem 2's optimal W_V (vanishing L2) over this corpus's tokens.
 
     The theorem knows MASK and the words; the other special tokens get rows and columns of 0.
@@ -136,9 +134,7 @@ def _loss(
 class _Batches:
     """The batch of every step, a function of (seed, step): epochs of shuffled documents."""
 
-    def __init__(
-        self, corpus: Corpus, variant: settings.Variant, seed: int, device: str
-    ) -> None:
+    def __init__(self, corpus: Corpus, variant: settings.Variant, seed: int, device: str) -> None:
         self._tokens = torch.from_numpy(corpus.train.astype(np.int64)).to(device)
         self._masking, self._seed, self._device = variant.masking, seed, device
         self._d_vocab = corpus.d_vocab

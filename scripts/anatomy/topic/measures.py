@@ -6,12 +6,16 @@ same word, different words that share a topic, and words without a common topic.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
 from scripts.anatomy.topic.corpora import FIRST_WORD, MASK
 from scripts.anatomy.topic.settings import CompactModel
+
+if TYPE_CHECKING:
+    from scripts.anatomy.topic.model import TopicTransformer  # importing torch takes seconds
 
 CLASSES = ("same_word", "same_topic", "different_topic")
 
@@ -44,12 +48,19 @@ def view(weights: Mapping[str, np.ndarray], model: CompactModel) -> TokenView:
         Z = (scaled * W["norm.weight"] + W["norm.bias"]).T
     head = {"identity": np.eye(len(Z)), "tied": W["W_E"].T, "trained": W.get("W_U")}[model.head]
     scores = np.zeros((Z.shape[1], Z.shape[1]))
-    norms = {name: float(np.linalg.norm(W[name])) for name in ("W_E", "W_V", "W_K", "W_Q") if name in W}
+    norms = {
+        name: float(np.linalg.norm(W[name])) for name in ("W_E", "W_V", "W_K", "W_Q") if name in W
+    }
     if model.attention == "trained":
         key_query = W["W_K"].T @ W["W_Q"]
         norms["W_KQ"] = float(np.linalg.norm(key_query))
         scores = Z.T @ key_query @ Z / np.sqrt(len(W["W_K"]))
     return TokenView(Z, head @ W["W_V"] @ Z, scores, norms)
+
+
+def view_of(model: "TopicTransformer") -> TokenView:
+    """The view of a model in memory."""
+    return view({k: t.numpy() for k, t in model.state_dict().items()}, model.settings)
 
 
 def words(matrix: Float[np.ndarray, "d_vocab d_vocab"]) -> Float[np.ndarray, "words words"]:

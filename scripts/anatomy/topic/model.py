@@ -68,7 +68,10 @@ class TopicTransformer(nn.Module):
         if settings.head == "trained":
             self.W_U = drawn(d_vocab, width)
         if settings.biases:
-            self.b_V, self.b_U = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(d_vocab))
+            self.b_V, self.b_U = (
+                nn.Parameter(torch.zeros(width)),
+                nn.Parameter(torch.zeros(d_vocab)),
+            )
 
     def embed(self) -> Float[Tensor, "d_model d_vocab"]:
         """Z, the embedding of every token as the attention sees it."""

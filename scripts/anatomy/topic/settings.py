@@ -87,9 +87,7 @@ class ExactCorpus(BlockCorpus):
 
     kind: Literal["exact"]
     tau: PositiveInt = Field(2, description="Distinct topics in each document, at most `topics`.")
-    length: Length = Field(
-        Length(shortest=150, longest=150), description="Words in a document."
-    )
+    length: Length = Field(Length(shortest=150, longest=150), description="Words in a document.")
     boundaries: bool = Field(False, description="Put START and END around each document.")
 
     @model_validator(mode="after")
@@ -223,9 +221,13 @@ class CompactModel(Settings):
         """Raise ValueError if the width does not suit a vocabulary of `d_vocab` tokens."""
         width = self.width or d_vocab
         if self.embedding == "one_hot" and width < d_vocab:
-            raise ValueError(f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}")
+            raise ValueError(
+                f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}"
+            )
         if (self.head == "identity" or self.value == "block") and width != d_vocab:
-            raise ValueError(f"head: identity and value: block need the width {d_vocab}, not {width}")
+            raise ValueError(
+                f"head: identity and value: block need the width {d_vocab}, not {width}"
+            )
 
 
 class BertModel(Settings):
@@ -255,7 +257,9 @@ class BertModel(Settings):
         """Raise ValueError if the width does not suit a vocabulary of `d_vocab` tokens."""
         width = self.width or d_vocab
         if self.embedding == "one_hot" and width < d_vocab:
-            raise ValueError(f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}")
+            raise ValueError(
+                f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}"
+            )
         if width % self.heads:
             raise ValueError(f"heads ({self.heads}) does not divide the width {width} (the tokens)")
 
@@ -445,7 +449,9 @@ class TopicStudy(Settings):
     def _not_folders(cls, corpora: dict) -> dict:
         taken = {"grid", "sweep", "figures"} & corpora.keys()
         if taken:
-            raise ValueError(f"no corpus can be named {taken.pop()}: results have a folder so named")
+            raise ValueError(
+                f"no corpus can be named {taken.pop()}: results have a folder so named"
+            )
         return corpora
 
     @field_validator("seeds")
@@ -481,7 +487,8 @@ class TopicStudy(Settings):
             raise inconsistent(f"{key}.model", str(error)) from None
         if getattr(model, "value", None) == "block" and isinstance(settings, OverlapCorpus):
             raise inconsistent(
-                f"{key}.model", f"value: block needs topics that are blocks; those of {corpus} overlap"
+                f"{key}.model",
+                f"value: block needs topics that are blocks; those of {corpus} overlap",
             )
 
     @property

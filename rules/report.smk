@@ -1,0 +1,3 @@
+rule claims:
+    input:
+        [],

@@ -1,0 +1,210 @@
+"""What a corpus itself allows: the loss floor, and the best block-structured predictors.
+
+No network is trained here. These are the yardsticks that trained models are judged by.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer
+from scipy.optimize import minimize_scalar
+from scipy.special import digamma, log_softmax
+
+from scripts.anatomy.topic.corpora import (
+    FIRST_WORD,
+    MASK,
+    PAD,
+    Corpus,
+    token_counts,
+    topic_counts,
+    word_mask,
+)
+
+# Masking of BERT, as everywhere in the paper
+P_M, P_C, P_R = 0.15, 0.1, 0.1
+
+
+def oracle_loss(words_per_topic: int, topics: int, alpha: float) -> float:
+    """Cross-entropy (nats) of a predictor that knows each document's topic mixture.
+
+    For LDA with disjoint uniform topics: ln v + E[entropy of theta]
+    = ln v + psi(T alpha + 1) - psi(alpha + 1).
+    """
+    entropy = digamma(topics * alpha + 1) - digamma(alpha + 1)
+    return float(np.log(words_per_topic) + entropy)
+
+
+def bayes_loss(
+    documents: Integer[np.ndarray, "docs longest"],
+    membership: Bool[np.ndarray, "words topics"],
+    alpha: float,
+    rng: np.random.Generator,
+) -> float:
+    """Cross-entropy of the exact posterior given the words that are not selected.
+
+    With disjoint uniform topics the topic of every word is seen, so the posterior is the
+    Dirichlet-multinomial rule (n_k + alpha) / (n + T alpha), shared among v words. No model
+    without access to the selected word itself can do better.
+    """
+    selected = _select(documents, rng)
+    seen = topic_counts(np.where(selected, PAD, documents), membership)
+    topic = membership.argmax(axis=1)[documents - FIRST_WORD]
+    topics = membership.shape[1]
+    posterior = (seen + alpha) / (seen.sum(axis=1, keepdims=True) + topics * alpha)
+    chance = np.take_along_axis(posterior, np.where(selected, topic, 0), axis=1)
+    words_per_topic = len(membership) / topics
+    return float(-np.log(chance[selected] / words_per_topic).mean())
+
+
+@dataclass(frozen=True)
+class BlockFit:
+    """The best block-structured W_V on one-hot embeddings and uniform attention.
+
+    Attributes:
+        contrast: Entry within topics less entry across topics.
+        loss: Its loss on the same documents.
+    """
+
+    contrast: float
+    loss: float
+
+
+def fit_blocks_squared(
+    documents: Integer[np.ndarray, "docs longest"],
+    membership: Bool[np.ndarray, "words topics"],
+    rng: np.random.Generator,
+    *,
+    visible: bool,
+) -> BlockFit:
+    """Least squares over W_V that is x within topics, y across, z from MASK and the like."""
+    own, total, special, weight, targets = _block_features(documents, membership, rng, visible)
+    docs, topics = own.shape
+    v = len(membership) / topics
+    # One row for each (document, topic): the output on any of the topic's v words
+    features = np.stack(
+        [own, total[:, None] - own, *(np.broadcast_to(s[:, None], own.shape) for s in special.T)],
+        axis=-1,
+    ).reshape(docs * topics, -1)
+    row_weight = np.repeat(weight, topics)
+    aim = (targets / v).ravel()  # the mean one-hot target of a word of that topic
+    gram = (features * row_weight[:, None]).T @ features
+    solution = np.linalg.lstsq(gram, features.T @ (row_weight * aim), rcond=None)[0]
+    output = features @ solution
+    loss = v * np.sum(row_weight * (output**2 - 2 * output * aim)) / weight.sum() + 1
+    return BlockFit(float(solution[0] - solution[1]), float(loss))
+
+
+def fit_blocks_cross_entropy(
+    documents: Integer[np.ndarray, "docs longest"],
+    membership: Bool[np.ndarray, "words topics"],
+    rng: np.random.Generator,
+    *,
+    visible: bool,
+) -> BlockFit:
+    """Cross-entropy over block matrices: only the contrast matters, special tokens get no mass."""
+    own, _, _, weight, targets = _block_features(documents, membership, rng, visible)
+    v = len(membership) / own.shape[1]
+
+    def loss(contrast: float) -> float:
+        log_topic = log_softmax(contrast * own, axis=1)
+        return float(np.log(v) - np.average((targets * log_topic).sum(axis=1), weights=weight))
+
+    best = minimize_scalar(loss, bounds=(0, 50), method="bounded")
+    return BlockFit(float(best.x), float(best.fun))
+
+
+def _block_features(
+    documents: Integer[np.ndarray, "docs longest"],
+    membership: Bool[np.ndarray, "words topics"],
+    rng: np.random.Generator,
+    visible: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Attention mass on each topic, on all words, on each special token; weights; target topics.
+
+    Documents weigh as much as words are selected in them. Target topics are the shares of the
+    topics among a document's selected words.
+    """
+    selected = _select(documents, rng)
+    observed = _replace(documents, selected, len(membership), rng)
+    attended = observed if visible else np.where(selected, PAD, documents)
+    counts = token_counts(attended, len(membership) + FIRST_WORD)
+    mass = counts / counts.sum(axis=1, keepdims=True)
+    own = mass[:, FIRST_WORD:] @ membership.astype(float)
+    special = mass[:, MASK:FIRST_WORD]
+    special = special[:, special.any(axis=0)]
+    targets = topic_counts(np.where(selected, documents, PAD), membership)
+    weight = targets.sum(axis=1)
+    return own, own.sum(axis=1), special, weight, targets / np.maximum(weight, 1)[:, None]
+
+
+def _select(
+    documents: Integer[np.ndarray, "docs longest"], rng: np.random.Generator
+) -> Bool[np.ndarray, "docs longest"]:
+    return word_mask(documents) & (rng.random(documents.shape) < P_M)
+
+
+def _replace(
+    documents: Integer[np.ndarray, "docs longest"],
+    selected: Bool[np.ndarray, "docs longest"],
+    words: int,
+    rng: np.random.Generator,
+) -> Integer[np.ndarray, "docs longest"]:
+    """Masking in numpy, for fits that need no network: keep, random word, or MASK."""
+    fate = rng.random(documents.shape)
+    random_word = rng.integers(FIRST_WORD, words + FIRST_WORD, documents.shape)
+    replaced = np.where(fate < P_C, documents, np.where(fate < P_C + P_R, random_word, MASK))
+    return np.where(selected, replaced, documents)
+
+
+def released_pair_counts(
+    documents: Integer[np.ndarray, "docs longest"],
+    membership: Bool[np.ndarray, "words topics"],
+    *,
+    fixed: bool,
+    count: int = 500,
+    longest: int = 100,
+) -> dict[str, int]:
+    """Ordered pairs of positions by class, as the released statistics count them.
+
+    The released code cuts documents to 100 tokens with START among them and looks topics up by
+    token id, not by word: every word gets the topic of the word four places on, START (id 2) gets
+    topic 0, and the last four words get none ("empty"). `fixed` looks up by word and drops START.
+    Pairs of the same token come first, then pairs with an empty token.
+    """
+    topics = membership.shape[1]
+    table = np.full(len(membership) + FIRST_WORD, -1)
+    first_row = FIRST_WORD if fixed else 0
+    table[first_row : first_row + len(membership)] = membership.argmax(axis=1)
+    counts = token_counts(documents[:count, int(fixed) : longest], len(table))
+    per_topic = np.stack([counts[:, table == k].sum(axis=1) for k in range(topics)], axis=1)
+    empty = counts[:, table < 0].sum(axis=1)
+    length = counts.sum(axis=1)
+    same = np.square(counts).sum()
+    with_topic = np.square(counts[:, table >= 0]).sum()
+    return {
+        "same": int(same),
+        "topic": int(np.square(per_topic).sum() - with_topic),
+        "different": int((np.square(length - empty) - np.square(per_topic).sum(axis=1)).sum()),
+        "empty": int((np.square(length) - np.square(length - empty)).sum() - (same - with_topic)),
+    }
+
+
+def yardsticks(
+    corpus: Corpus, alpha: float | None, rng: np.random.Generator
+) -> dict[str, dict[str, float]]:
+    """All of the above that is defined for a corpus of disjoint topics of equal size."""
+    found: dict[str, dict[str, float]] = {}
+    words, topics = corpus.membership.shape
+    if alpha is not None:
+        found["floor"] = {
+            "oracle": oracle_loss(words // topics, topics, alpha),
+            "bayes": bayes_loss(corpus.dev, corpus.membership, alpha, rng),
+        }
+    for context, visible in (("visible", True), ("hidden", False)):
+        for loss, fit in (
+            ("squared", fit_blocks_squared),
+            ("cross_entropy", fit_blocks_cross_entropy),
+        ):
+            best = fit(corpus.train, corpus.membership, rng, visible=visible)
+            found[f"{loss}_{context}"] = {"contrast": best.contrast, "loss": best.loss}
+    return found

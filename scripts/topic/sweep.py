@@ -1,0 +1,43 @@
+"""Optimisers by learning rates: is the structure in W_V and in the attention each time?"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from scripts import job
+from scripts.anatomy import artifacts
+from scripts.anatomy.topic import experiment, measures, storage, trials
+from scripts.anatomy.topic.settings import Measurement, Sweep
+from scripts.anatomy.training import RunState
+
+
+def main(snakemake: Any) -> None:
+    """Train and measure every cell of the sweep, for every seed."""
+    torch.set_num_threads(snakemake.threads)
+    params = snakemake.params
+    sweep = Sweep.model_validate(params.sweep)
+    measurement = Measurement.model_validate(params.measurement)
+    path = Path(snakemake.output.points)
+    states = path.parent / ".state"
+    rows = []
+    with job.compute(snakemake) as compute:
+        for seed, corpus_path in zip(params.seeds, snakemake.input.corpus, strict=True):
+            corpus = storage.read_corpus(corpus_path)
+            for labels, variant in trials.sweep_variants(sweep):
+                name = "-".join(map(str, labels.values()))
+                fingerprint = job.fingerprint(params.code, seed, Path(corpus_path), repr(variant))
+                with RunState(states / f"{name}-seed{seed}", fingerprint) as state:
+                    model, run = experiment.train(
+                        variant, corpus, seed=seed, state=state, compute=compute, label=name
+                    )
+                losses = {"loss_reached": run.evaluations[-1]["dev_loss"]}
+                found = trials.sweep_row(measures.view_of(model), corpus, measurement)
+                rows.append(labels | {"seed": seed} | losses | found)
+    artifacts.write_table(path, pd.DataFrame(rows))
+    shutil.rmtree(states)
+
+
+job.run(main, globals())

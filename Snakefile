@@ -32,4 +32,5 @@ rule all:
     input:
         rules.topic.input,
         rules.claims.input,
+        rules.claims.input,
         "results/runs.csv",

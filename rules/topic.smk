@@ -6,7 +6,9 @@ TOPIC_VARIANTS = TOPIC.present_variants
 TOPIC_GRIDS = TOPIC.present_grids
 TOPIC_SWEEP = TOPIC.present_sweep
 TOPIC_RUNS = [
-    (corpus, name) for name, variant in TOPIC_VARIANTS.items() for corpus in variant.corpora
+    (corpus, name)
+    for name, variant in TOPIC_VARIANTS.items()
+    for corpus in variant.corpora
 ]
 # A compact model trains in seconds, so one job trains all seeds; a BERT is a job a seed.
 TOPIC_BERTS = [name for name, v in TOPIC_VARIANTS.items() if v.model.kind == "bert"]
@@ -32,13 +34,27 @@ def topic_of_runs(artifact):
     ]
 
 
-def topic_of_figure(figure, artifact, *, seeds=None):
-    """An artifact of the variants that a figure shows, on the first of each one's corpora."""
+def topic_of_figure(variants, artifact):
+    """An artifact of some variants, all seeds, each on the first of its corpora."""
     return [
         f"results/topic/{TOPIC_VARIANTS[name].corpora[0]}/{name}/seed{seed}/{artifact}"
-        for name in TOPIC.shown(figure)
-        for seed in seeds or TOPIC_SEEDS
+        for name in variants
+        for seed in TOPIC_SEEDS
     ]
+
+
+def topic_of_corpora(variants):
+    """The corpora of some variants, all seeds, in the order of `topic_of_figure`."""
+    return [
+        f"results/topic/{TOPIC_VARIANTS[name].corpora[0]}/seed{seed}/corpus.safetensors"
+        for name in variants
+        for seed in TOPIC_SEEDS
+    ]
+
+
+def topic_of_first_seed(variants, artifact):
+    """The same of the first seed only."""
+    return topic_of_figure(variants, artifact)[:: len(TOPIC_SEEDS)]
 
 
 def topic_training(wildcards):
@@ -46,14 +62,36 @@ def topic_training(wildcards):
     return plain(TOPIC_VARIANTS[wildcards.variant], exclude={"corpora"})
 
 
+# The variants that a figure shows. Column products are drawn for the variants whose W_V is, and
+# key-query products for those whose attention is.
+TOPIC_PANELS = {name: TOPIC.shown(name) for name in type(TOPIC.figures).model_fields}
+TOPIC_PANELS["column_products"] = TOPIC_PANELS["values"]
+TOPIC_PANELS["key_query"] = TOPIC_PANELS["sentences"]
 TOPIC_FIGURES = [
-    *(name for name in TOPIC.figures.model_fields if TOPIC.shown(name)),
-    *(["column_products"] if TOPIC.shown("values") else []),
-    *(["key_query"] if TOPIC.shown("sentences") else []),
+    *(name for name, variants in TOPIC_PANELS.items() if variants),
     *(["theory"] if TOPIC_GRIDS else []),
+    "attention",
     "sweep",
-    "topics_per_document",
-    "attention_table",
+    "documents",
+]
+TOPIC_ATTENDING = [
+    (corpus, name)
+    for corpus, name in TOPIC_RUNS
+    if TOPIC_VARIANTS[name].model.attention == "trained"
+]
+
+
+# What claims can be measured on
+TOPIC_ARTIFACTS = [
+    "results/topic/theory.json",
+    "results/topic/sweep/summary.json",
+    *expand("results/topic/grid/{grid}/summary.json", grid=TOPIC_GRIDS),
+    *expand(
+        "results/topic/{corpus}/seed{seed}/reference.json",
+        corpus=TOPIC_CORPORA,
+        seed=TOPIC_SEEDS,
+    ),
+    *topic_of_runs("metrics.json"),
 ]
 
 
@@ -61,7 +99,7 @@ rule topic:
     input:
         expand("results/topic/figures/{figure}.png", figure=TOPIC_FIGURES),
         "results/topic/runs.csv",
-        topic_of_runs("metrics.json"),
+        TOPIC_ARTIFACTS,
 
 
 rule topic_corpus:
@@ -71,10 +109,10 @@ rule topic_corpus:
         "logs/topic/{corpus}/corpus.log",
     benchmark:
         "logs/topic/{corpus}/corpus.tsv"
-    conda:
-        CONDA
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
+    conda:
+        CONDA
     threads: 1
     resources:
         mem_mb=1000,
@@ -120,10 +158,10 @@ rule topic_reference:
         "logs/topic/{corpus}/reference.log",
     benchmark:
         "logs/topic/{corpus}/reference.tsv"
-    conda:
-        CONDA
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
+    conda:
+        CONDA
     threads: 1
     resources:
         mem_mb=1500,
@@ -142,19 +180,25 @@ rule topic_train:
     input:
         corpus=topic_of_seeds("results/topic/{corpus}/seed{seed}/corpus.safetensors"),
     output:
-        weights=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/weights.safetensors"),
-        checkpoints=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/checkpoints.safetensors"),
-        history=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/history.csv"),
+        weights=topic_of_seeds(
+            "results/topic/{corpus}/{variant}/seed{seed}/weights.safetensors"
+        ),
+        checkpoints=topic_of_seeds(
+            "results/topic/{corpus}/{variant}/seed{seed}/checkpoints.safetensors"
+        ),
+        history=topic_of_seeds(
+            "results/topic/{corpus}/{variant}/seed{seed}/history.csv"
+        ),
         run=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/run.json"),
     log:
         "logs/topic/{corpus}/{variant}/train.log",
     benchmark:
         "logs/topic/{corpus}/{variant}/train.tsv"
-    conda:
-        CONDA
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
         variant=one_of(TOPIC_COMPACTS),
+    conda:
+        CONDA
     threads: 1
     resources:
         mem_mb=1500,
@@ -175,18 +219,20 @@ rule topic_train_bert:
         corpus=["results/topic/{corpus}/seed{seed}/corpus.safetensors"],
     output:
         weights=["results/topic/{corpus}/{variant}/seed{seed}/weights.safetensors"],
-        checkpoints=["results/topic/{corpus}/{variant}/seed{seed}/checkpoints.safetensors"],
+        checkpoints=[
+            "results/topic/{corpus}/{variant}/seed{seed}/checkpoints.safetensors"
+        ],
         history=["results/topic/{corpus}/{variant}/seed{seed}/history.csv"],
         run=["results/topic/{corpus}/{variant}/seed{seed}/run.json"],
     log:
         "logs/topic/{corpus}/{variant}/seed{seed}/train.log",
     benchmark:
         "logs/topic/{corpus}/{variant}/seed{seed}/train.tsv"
-    conda:
-        CONDA
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
         variant=one_of(TOPIC_BERTS),
+    conda:
+        CONDA
     threads: 1
     resources:
         mem_mb=2000,
@@ -205,22 +251,32 @@ rule topic_train_bert:
 rule topic_measure:
     input:
         corpus=topic_of_seeds("results/topic/{corpus}/seed{seed}/corpus.safetensors"),
-        weights=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/weights.safetensors"),
-        checkpoints=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/checkpoints.safetensors"),
-        history=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/history.csv"),
+        weights=topic_of_seeds(
+            "results/topic/{corpus}/{variant}/seed{seed}/weights.safetensors"
+        ),
+        checkpoints=topic_of_seeds(
+            "results/topic/{corpus}/{variant}/seed{seed}/checkpoints.safetensors"
+        ),
+        history=topic_of_seeds(
+            "results/topic/{corpus}/{variant}/seed{seed}/history.csv"
+        ),
         run=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/run.json"),
     output:
-        metrics=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/metrics.json"),
-        dynamics=topic_of_seeds("results/topic/{corpus}/{variant}/seed{seed}/dynamics.csv"),
+        metrics=topic_of_seeds(
+            "results/topic/{corpus}/{variant}/seed{seed}/metrics.json"
+        ),
+        dynamics=topic_of_seeds(
+            "results/topic/{corpus}/{variant}/seed{seed}/dynamics.csv"
+        ),
     log:
         "logs/topic/{corpus}/{variant}/measure.log",
     benchmark:
         "logs/topic/{corpus}/{variant}/measure.tsv"
-    conda:
-        CONDA
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
         variant=one_of(TOPIC_VARIANTS),
+    conda:
+        CONDA
     threads: 1
     resources:
         mem_mb=2000,
@@ -238,14 +294,15 @@ rule topic_measure:
 rule topic_grid:
     output:
         points="results/topic/grid/{grid}/points.csv",
+        summary="results/topic/grid/{grid}/summary.json",
     log:
         "logs/topic/grid/{grid}.log",
     benchmark:
         "logs/topic/grid/{grid}.tsv"
-    conda:
-        CONDA
     wildcard_constraints:
         grid=one_of(TOPIC_GRIDS),
+    conda:
+        CONDA
     threads: 1
     resources:
         mem_mb=1500,
@@ -263,9 +320,14 @@ rule topic_grid:
 
 rule topic_sweep:
     input:
-        corpus=expand("results/topic/{corpus}/seed{seed}/corpus.safetensors", corpus=TOPIC.sweep.corpus, seed=TOPIC_SEEDS),
+        corpus=expand(
+            "results/topic/{corpus}/seed{seed}/corpus.safetensors",
+            corpus=TOPIC.sweep.corpus,
+            seed=TOPIC_SEEDS,
+        ),
     output:
         points="results/topic/sweep/points.csv",
+        summary="results/topic/sweep/summary.json",
     log:
         "logs/topic/sweep.log",
     benchmark:
@@ -310,3 +372,275 @@ rule topic_runs:
         "One row per run of the topic study"
     script:
         "../scripts/topic/runs.py"
+
+
+rule topic_plot_matrices:
+    input:
+        corpus=lambda wildcards: topic_of_corpora(TOPIC_PANELS[wildcards.figure]),
+        weights=lambda wildcards: topic_of_figure(
+            TOPIC_PANELS[wildcards.figure], "weights.safetensors"
+        ),
+        run=lambda wildcards: topic_of_figure(
+            TOPIC_PANELS[wildcards.figure], "run.json"
+        ),
+        metrics=lambda wildcards: topic_of_figure(
+            TOPIC_PANELS[wildcards.figure], "metrics.json"
+        ),
+    output:
+        png=report(
+            "results/topic/figures/{figure}.png",
+            caption="../report/topic/{figure}.rst",
+            category="Topic study",
+            subcategory="Structure in the weights",
+            labels={"figure": "{figure}"},
+        ),
+        svg="results/topic/figures/{figure}.svg",
+    log:
+        "logs/topic/figures/{figure}.log",
+    benchmark:
+        "logs/topic/figures/{figure}.tsv"
+    wildcard_constraints:
+        figure="embeddings|values|column_products|key_query",
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        variants=lambda wildcards: TOPIC_PANELS[wildcards.figure],
+        code=code("topic/plot_matrices.py"),
+    message:
+        "Draw {wildcards.figure}"
+    script:
+        "../scripts/topic/plot_matrices.py"
+
+
+rule topic_plot_sentences:
+    input:
+        corpus=topic_of_corpora(TOPIC_PANELS["sentences"])[:: len(TOPIC_SEEDS)],
+        weights=topic_of_first_seed(TOPIC_PANELS["sentences"], "weights.safetensors"),
+        run=topic_of_first_seed(TOPIC_PANELS["sentences"], "run.json"),
+    output:
+        png=report(
+            "results/topic/figures/sentences.png",
+            caption="../report/topic/sentences.rst",
+            category="Topic study",
+            subcategory="Attention",
+            labels={"figure": "sentences"},
+        ),
+        svg="results/topic/figures/sentences.svg",
+    log:
+        "logs/topic/figures/sentences.log",
+    benchmark:
+        "logs/topic/figures/sentences.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        variants=TOPIC_PANELS["sentences"],
+        code=code("topic/plot_sentences.py"),
+    message:
+        "Draw sentences"
+    script:
+        "../scripts/topic/plot_sentences.py"
+
+
+rule topic_plot_attention:
+    input:
+        [
+            f"results/topic/{corpus}/{name}/seed{seed}/metrics.json"
+            for corpus, name in TOPIC_ATTENDING
+            for seed in TOPIC_SEEDS
+        ],
+    output:
+        png=report(
+            "results/topic/figures/attention.png",
+            caption="../report/topic/attention.rst",
+            category="Topic study",
+            subcategory="Attention",
+            labels={"figure": "attention"},
+        ),
+        svg="results/topic/figures/attention.svg",
+        table="results/topic/attention.csv",
+    log:
+        "logs/topic/figures/attention.log",
+    benchmark:
+        "logs/topic/figures/attention.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        reference_length=TOPIC.measurement.reference_length,
+        code=code("topic/plot_attention.py"),
+    message:
+        "Draw attention"
+    script:
+        "../scripts/topic/plot_attention.py"
+
+
+rule topic_plot_stages:
+    input:
+        dynamics=topic_of_figure(TOPIC_PANELS["stages"], "dynamics.csv"),
+    output:
+        png=report(
+            "results/topic/figures/stages.png",
+            caption="../report/topic/stages.rst",
+            category="Topic study",
+            subcategory="Training",
+            labels={"figure": "stages"},
+        ),
+        svg="results/topic/figures/stages.svg",
+    log:
+        "logs/topic/figures/stages.log",
+    benchmark:
+        "logs/topic/figures/stages.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        variants=TOPIC_PANELS["stages"],
+        code=code("topic/plot_stages.py"),
+    message:
+        "Draw stages"
+    script:
+        "../scripts/topic/plot_stages.py"
+
+
+rule topic_plot_sweep:
+    input:
+        points="results/topic/sweep/points.csv",
+    output:
+        png=report(
+            "results/topic/figures/sweep.png",
+            caption="../report/topic/sweep.rst",
+            category="Topic study",
+            subcategory="Training",
+            labels={"figure": "sweep"},
+        ),
+        svg="results/topic/figures/sweep.svg",
+    log:
+        "logs/topic/figures/sweep.log",
+    benchmark:
+        "logs/topic/figures/sweep.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        code=code("topic/plot_sweep.py"),
+    message:
+        "Draw sweep"
+    script:
+        "../scripts/topic/plot_sweep.py"
+
+
+rule topic_plot_components:
+    input:
+        metrics=lambda wildcards: topic_of_figure(
+            TOPIC_PANELS[wildcards.figure], "metrics.json"
+        ),
+    output:
+        png=report(
+            "results/topic/figures/{figure}.png",
+            caption="../report/topic/{figure}.rst",
+            category="Topic study",
+            subcategory="Compensation",
+            labels={"figure": "{figure}"},
+        ),
+        svg="results/topic/figures/{figure}.svg",
+    log:
+        "logs/topic/figures/{figure}.log",
+    benchmark:
+        "logs/topic/figures/{figure}.tsv"
+    wildcard_constraints:
+        figure="compensation|architectures",
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        variants=lambda wildcards: TOPIC_PANELS[wildcards.figure],
+        code=code("topic/plot_components.py"),
+    message:
+        "Draw {wildcards.figure}"
+    script:
+        "../scripts/topic/plot_components.py"
+
+
+rule topic_plot_theory:
+    input:
+        expand("results/topic/grid/{grid}/points.csv", grid=TOPIC_GRIDS),
+    output:
+        png=report(
+            "results/topic/figures/theory.png",
+            caption="../report/topic/theory.rst",
+            category="Topic study",
+            subcategory="Theory",
+            labels={"figure": "theory"},
+        ),
+        svg="results/topic/figures/theory.svg",
+    log:
+        "logs/topic/figures/theory.log",
+    benchmark:
+        "logs/topic/figures/theory.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        code=code("topic/plot_theory.py"),
+    message:
+        "Draw theory"
+    script:
+        "../scripts/topic/plot_theory.py"
+
+
+rule topic_plot_documents:
+    input:
+        expand(
+            "results/topic/{corpus}/seed{seed}/corpus.safetensors",
+            corpus=TOPIC_CORPORA,
+            seed=TOPIC_SEEDS[0],
+        ),
+    output:
+        png=report(
+            "results/topic/figures/documents.png",
+            caption="../report/topic/documents.rst",
+            category="Topic study",
+            subcategory="Corpora",
+            labels={"figure": "documents"},
+        ),
+        svg="results/topic/figures/documents.svg",
+    log:
+        "logs/topic/figures/documents.log",
+    benchmark:
+        "logs/topic/figures/documents.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        corpora=[*TOPIC_CORPORA],
+        code=code("topic/plot_documents.py"),
+    message:
+        "Draw documents"
+    script:
+        "../scripts/topic/plot_documents.py"

@@ -45,7 +45,9 @@ def main(snakemake: Any) -> None:
                     {"varies": grid.varies, "seed": seed} | row
                     for row in trials.compare(point, view, corpus)
                 ]
-    artifacts.write_table(path, pd.DataFrame(rows))
+    table = pd.DataFrame(rows)
+    artifacts.write_table(path, table)
+    artifacts.write_json(snakemake.output.summary, trials.errors(table))
     shutil.rmtree(states)
 
 

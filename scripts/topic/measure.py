@@ -110,12 +110,31 @@ def _dynamics(
 
 
 def _stages(table: pd.DataFrame) -> dict[str, Any]:
-    """When W_V and W_K reach 80 % of their norm at step 1000, where both are trained."""
-    if "norm_W_K" not in table:
+    """The order of the two stages, where W_V and the attention are both trained.
+
+    By norms: the steps at which W_V and W_K reach 80 % of their norm at step 1000. By structure:
+    the steps at which the blocks of W_V and the same-topic attention are half of what they become.
+    """
+    if table["norm_W_V"].nunique() == 1 or "norm_W_K" not in table:
         return {}
     steps = table.index.to_numpy()
+    last = int(steps[-1])
+    blocks = table["value_same_with_diagonal"] - table["value_different"]
     value, key = (measures.crossing(steps, table[f"norm_{W}"].to_numpy()) for W in ("W_V", "W_K"))
-    return {"stages": {"W_V": value, "W_K": key, "gap": key - value}}
+    structure, attention = (
+        measures.crossing(steps, curve.to_numpy(), share=0.5, by=last)
+        for curve in (blocks, table["attention_ratio"] - 1)
+    )
+    return {
+        "stages": {
+            "W_V": value,
+            "W_K": key,
+            "gap": key - value,
+            "blocks": structure,
+            "attention": attention,
+            "structure_gap": attention - structure,
+        }
+    }
 
 
 def _measure_bert(

@@ -36,7 +36,9 @@ def main(snakemake: Any) -> None:
                 losses = {"loss_reached": run.evaluations[-1]["dev_loss"]}
                 found = trials.sweep_row(measures.view_of(model), corpus, measurement)
                 rows.append(labels | {"seed": seed} | losses | found)
-    artifacts.write_table(path, pd.DataFrame(rows))
+    table = pd.DataFrame(rows)
+    artifacts.write_table(path, table)
+    artifacts.write_json(snakemake.output.summary, trials.worst_cells(table))
     shutil.rmtree(states)
 
 

@@ -15,6 +15,7 @@ from scripts.anatomy.topic import settings
 
 PAD, MASK, START, END = range(4)
 FIRST_WORD = settings.SPECIAL_TOKENS
+DOCS_AT_ONCE = 2000  # what is drawn at once stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,10 @@ def sample(corpus: settings.SampledCorpus, rng: np.random.Generator) -> Corpus:
     topic_words, membership = _topics(corpus, rng)
 
     def documents(count: int) -> Int16[np.ndarray, "docs longest"]:
-        return _frame(_words(corpus, topic_words, count, rng), corpus, rng)
+        parts = [min(DOCS_AT_ONCE, count - first) for first in range(0, count, DOCS_AT_ONCE)]
+        return np.concatenate(
+            [_frame(_words(corpus, topic_words, part, rng), corpus, rng) for part in parts]
+        )
 
     return Corpus(documents(corpus.train), documents(corpus.dev), membership)
 
@@ -92,10 +96,10 @@ def _word_topics(
     mixture = rng.dirichlet(np.full(corpus.topics, corpus.alpha), size=count)
     bounds = np.cumsum(mixture, axis=1, dtype=np.float32)
     uniform = rng.random(shape, dtype=np.float32)
-    topic = np.zeros(shape, dtype=np.int16)
+    topic = np.zeros(shape, dtype=np.min_scalar_type(corpus.topics))  # the smallest adds fastest
     for k in range(corpus.topics - 1):  # counting bounds passed beats a search for so few topics
         topic += uniform >= bounds[:, k, None]
-    return topic
+    return topic.astype(np.int16)
 
 
 def _frame(
@@ -106,12 +110,13 @@ def _frame(
     """Cut documents to random lengths and put START and END around them where asked."""
     shortest, longest = corpus.length.shortest, corpus.length.longest
     length = rng.integers(shortest, longest + 1, size=(len(words), 1))
-    tokens = np.where(np.arange(longest) < length, words + np.int16(FIRST_WORD), np.int16(PAD))
-    if not corpus.boundaries:
-        return tokens
-    framed = np.pad(tokens, ((0, 0), (1, 1)), constant_values=PAD)
-    framed[:, 0] = START
-    np.put_along_axis(framed, length + 1, np.int16(END), axis=1)
+    kept = np.arange(longest, dtype=np.int32) < length.astype(np.int32)
+    ends = int(corpus.boundaries)
+    framed = np.full((len(words), longest + 2 * ends), PAD, dtype=np.int16)
+    np.copyto(framed[:, ends : ends + longest], words + np.int16(FIRST_WORD), where=kept)
+    if corpus.boundaries:
+        framed[:, 0] = START
+        np.put_along_axis(framed, length + 1, np.int16(END), axis=1)
     return framed
 
 

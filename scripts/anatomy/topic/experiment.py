@@ -16,6 +16,7 @@ from scripts.anatomy.topic.model import TopicTransformer, objective
 from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, fit
 
 DEV_DOCS_AT_ONCE = 500
+ON_CPU = Compute()
 
 
 def train(
@@ -24,7 +25,7 @@ def train(
     *,
     seed: int,
     state: RunState,
-    compute: Compute = Compute(),
+    compute: Compute = ON_CPU,
     label: str = "training",
 ) -> tuple[nn.Module, Run]:
     """Train a variant on a corpus; the model comes back on the CPU."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scripts.anatomy.topic.model import TopicTransformer  # importing torch takes seconds
 
 CLASSES = ("same_word", "same_topic", "different_topic")
+DOCS_AT_ONCE = 10  # whose pairs of positions stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -160,13 +161,16 @@ def attention_from_maps(
     Classes are found by products of topic indicators, and means by one product with the maps.
     """
     heads = maps.shape[1]
-    classes = position_classes(tokens, membership)
     length = (tokens != 0).sum(axis=1) / reference_length
-    flat = classes.reshape(len(tokens), len(CLASSES), -1).astype(maps.dtype)
-    per_document = flat @ maps.reshape(len(tokens), heads, -1).transpose(0, 2, 1)
-    mass = np.einsum("dch,d->hc", per_document, length, dtype=np.float64)
-    pairs = classes.sum(axis=(0, 2, 3))
-    return [_class_means(mass[head], pairs) for head in range(heads)]
+    mass, pairs = np.zeros((heads, len(CLASSES))), np.zeros(len(CLASSES))
+    for first in range(0, len(tokens), DOCS_AT_ONCE):
+        part = slice(first, first + DOCS_AT_ONCE)
+        classes = position_classes(tokens[part], membership)
+        flat = classes.reshape(len(classes), len(CLASSES), -1).astype(maps.dtype)
+        per_document = maps[part].reshape(len(flat), heads, -1) @ flat.transpose(0, 2, 1)
+        mass += np.einsum("dhc,d->hc", per_document, length[part], dtype=np.float64)
+        pairs += classes.sum(axis=(0, 2, 3))
+    return [_class_means(of_head, pairs) for of_head in mass]
 
 
 def position_classes(

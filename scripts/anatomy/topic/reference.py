@@ -6,7 +6,7 @@ No network is trained here. These are the yardsticks that trained models are jud
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Bool, Integer
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, log_softmax
 
@@ -198,7 +198,7 @@ def yardsticks(
     if alpha is not None:
         found["floor"] = {
             "oracle": oracle_loss(words // topics, topics, alpha),
-            "bayes": bayes_loss(corpus.dev, corpus.membership, alpha, rng),
+            "bayes": bayes_loss(corpus.train, corpus.membership, alpha, rng),
         }
     for context, visible in (("visible", True), ("hidden", False)):
         for loss, fit in (

@@ -359,14 +359,14 @@ class Grid(Settings):
     measures: list[Literal["value", "attention"]] = Field(
         ["value", "attention"],
         min_length=1,
-        description="value: block entries of W_V against Theorem 2; attention: R against Theorem 3.",
+        description="value: entries of W_V against Theorem 2; attention: R against Theorem 3.",
     )
     topics: PositiveInt = Field(10, description="Topics T where they do not vary.")
     words_per_topic: PositiveInt = Field(10, description="Words v of a topic where fixed.")
     tau: PositiveInt = Field(3, description="Topics of a document where fixed.")
     p_m: Probability = Field(0.15, description="Selected share where fixed.")
     l2: NonNegative = Field(1e-6, description="L2 weight where fixed.")
-    steps: PositiveInt = Field(1200, description="Optimiser steps of each training.")
+    steps: PositiveInt = Field(900, description="Optimiser steps of each training.")
 
     @model_validator(mode="after")
     def _sound(self) -> Self:

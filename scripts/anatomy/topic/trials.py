@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
+import pandas as pd
 
-from scripts.anatomy.topic import experiment, measures, settings, theory
+from scripts.anatomy.topic import measures, settings, theory
 from scripts.anatomy.topic.corpora import Corpus, token_counts
 
 VALUE_LEARNING_RATE = 0.003
@@ -93,6 +93,24 @@ def compare(point: Point, view: measures.TokenView, corpus: Corpus) -> list[dict
     ]
 
 
+def errors(table: pd.DataFrame) -> dict[str, list[float]]:
+    """Largest differences from theory, a list with a value per seed.
+
+    `value_error`: of entries of W_V, as a share of the predicted same-topic entry at the same
+    point; `attention_error`: of R, relative.
+    """
+    same = table[table["quantity"] == "same topic"].groupby("value")["predicted"].first()
+    scale = table["predicted"].where(table["quantity"] == "R", table["value"].map(same))
+    table = table.assign(error=(table["measured"] - table["predicted"]).abs() / scale)
+    is_ratio = table["quantity"] == "R"
+    found = {"value_error": table[~is_ratio], "attention_error": table[is_ratio]}
+    return {
+        name: part.groupby("seed")["error"].max().tolist()
+        for name, part in found.items()
+        if len(part)
+    }
+
+
 def sweep_variants(
     sweep: settings.Sweep,
 ) -> Iterator[tuple[dict[str, str | float], settings.Variant]]:
@@ -111,6 +129,11 @@ def sweep_variants(
                     checkpoints=1,
                 ),
             )
+
+
+def worst_cells(table: pd.DataFrame) -> dict[str, list[float]]:
+    """Per seed, the weakest structure in any cell of a sweep: blocks of W_V, and attention."""
+    return {name: table.groupby("seed")[name].min().tolist() for name in ("separated", "ratio")}
 
 
 def sweep_row(

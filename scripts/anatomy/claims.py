@@ -1,0 +1,184 @@
+"""The papers' findings as measurable statements, and the verdict on each.
+
+`claims.yaml` lists them. A claim names the artifacts that it is measured on, a metric in them and
+what is expected of it. Its value is the mean over the seeds, with a 95 % interval by Student's t;
+it is reproduced when the whole interval is where the claim expects it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from scripts.anatomy.settings import Settings
+from scripts.anatomy.tables import interval
+
+SCALES = ("smoke", "laptop", "paper")
+Verdict = Literal["reproduced", "not reproduced", "not testable at this scale"]
+
+
+class Expectation(Settings):
+    """Where a value should be; give exactly one of near, between, above and below."""
+
+    near: float | None = Field(None, description="The value, up to `within` or `percent`.")
+    within: float | None = Field(None, ge=0, description="Largest difference from `near`.")
+    percent: float | None = Field(None, gt=0, description="The same in percent of `near`.")
+    between: tuple[float, float] | None = Field(None, description="Lowest and highest value.")
+    above: float | None = Field(None, description="The value must be above this.")
+    below: float | None = Field(None, description="The value must be below this.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [self.near, self.between, self.above, self.below]
+        if sum(value is not None for value in given) != 1:
+            raise ValueError("give exactly one of near, between, above and below")
+        if (self.near is not None) != ((self.within is None) != (self.percent is None)):
+            raise ValueError("near needs either within or percent, and only near takes them")
+        return self
+
+    def bounds(self) -> tuple[float, float]:
+        """Lowest and highest value that are as expected."""
+        if self.near is not None:
+            slack = self.within if self.within is not None else abs(self.near) * self.percent / 100
+            return self.near - slack, self.near + slack
+        if self.between is not None:
+            return self.between
+        return (
+            -np.inf if self.above is None else np.nextafter(self.above, np.inf),
+            np.inf if self.below is None else np.nextafter(self.below, -np.inf),
+        )
+
+    def __str__(self) -> str:
+        if self.near is not None:
+            slack = f"{self.within:g}" if self.within is not None else f"{self.percent:g} %"
+            return f"{self.near:g} ± {slack}"
+        if self.between is not None:
+            return f"{self.between[0]:g} to {self.between[1]:g}"
+        return f"> {self.above:g}" if self.above is not None else f"< {self.below:g}"
+
+
+class Claim(Settings):
+    """One finding of a paper."""
+
+    id: str = Field(description="Short name, unique.")
+    study: str = Field(description="Study that it belongs to.")
+    statement: str = Field(description="What was found, in a sentence.")
+    source: str = Field(description="Where: paper and theorem, figure or section.")
+    scale: Literal["smoke", "laptop", "paper"] = Field(
+        description="Smallest scale at which it can be tested."
+    )
+    artifacts: list[str] = Field(
+        min_length=1,
+        description="Files below results/; {seed} stands for each seed. Of several, the `worst` "
+        "value counts, seed by seed.",
+    )
+    metric: str = Field(
+        description="Path of the metric, keys joined with dots. A list has a value per seed."
+    )
+    expect: Expectation = Field(description="Where the metric should be.")
+    every_seed: bool = Field(
+        False,
+        description="Every single seed must be as expected, not only the interval of the mean.",
+    )
+
+    def paths(self, seeds: Sequence[int]) -> list[str]:
+        """All its artifacts."""
+        return [path for artifact in self.artifacts for path in _of_seeds(artifact, seeds)]
+
+
+def _of_seeds(artifact: str, seeds: Sequence[int]) -> list[str]:
+    path = f"results/{artifact}"
+    return [path.format(seed=seed) for seed in seeds] if "{seed}" in path else [path]
+
+
+def load(path: Path) -> list[Claim]:
+    """Read claims.
+
+    Raises:
+        ValueError: One line a mistake.
+    """
+    try:
+        claims = TypeAdapter(list[Claim]).validate_python(yaml.safe_load(path.read_text("utf-8")))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        lines = [f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        raise ValueError("\n".join(lines)) from None
+    ids = [claim.id for claim in claims]
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"{path}: ids are not unique")
+    return claims
+
+
+def testable(
+    claims: Sequence[Claim], scale: str, available: Collection[str], seeds: Sequence[int]
+) -> list[Claim]:
+    """The claims that this scale suffices for, and whose artifacts this configuration makes."""
+    enough = SCALES[: SCALES.index(scale) + 1]
+    return [
+        claim
+        for claim in claims
+        if claim.scale in enough and set(claim.paths(seeds)) <= set(available)
+    ]
+
+
+def judge(
+    claim: Claim, records: Mapping[str, Any] | None, seeds: Sequence[int]
+) -> dict[str, str | float | None]:
+    """The ledger's row of a claim; `records` holds its artifacts by path, None if not testable."""
+    row: dict[str, Any] = {
+        "id": claim.id,
+        "study": claim.study,
+        "statement": claim.statement,
+        "source": claim.source,
+        "scale": claim.scale,
+        "metric": claim.metric,
+        "value": None,
+        "low": None,
+        "high": None,
+        "seeds": None,
+        "expected": str(claim.expect),
+        "verdict": "not testable at this scale",
+    }
+    if records is None:
+        return row
+    values = _worst(claim, records, seeds)
+    value, low, high = interval(values)
+    if claim.every_seed:
+        low, high = min(low, values.min()), max(high, values.max())
+    least, most = claim.expect.bounds()
+    held = bool(np.isfinite(values).all() and least <= low and high <= most)
+    verdict = "reproduced" if held else "not reproduced"
+    return row | {
+        "value": value, "low": low, "high": high, "seeds": len(values), "verdict": verdict
+    }  # fmt: skip
+
+
+def _worst(claim: Claim, records: Mapping[str, Any], seeds: Sequence[int]) -> np.ndarray:
+    """Per seed, the value that is furthest from what is expected."""
+    values = np.array([_values(claim, artifact, records, seeds) for artifact in claim.artifacts])
+    least, most = claim.expect.bounds()
+    # how far inside the bounds a value is; the nearer bound decides
+    margin = np.minimum(values - least, most - values)
+    margin = np.where(np.isfinite(values), margin, -np.inf)
+    return np.take_along_axis(values, margin.argmin(axis=0)[None], axis=0)[0]
+
+
+def _values(
+    claim: Claim, artifact: str, records: Mapping[str, Any], seeds: Sequence[int]
+) -> list[float]:
+    """The metric in one artifact, seed by seed."""
+    found = [_lookup(records[path], claim.metric, path) for path in _of_seeds(artifact, seeds)]
+    values = found[0] if isinstance(found[0], list) else found
+    return [float("nan") if value is None else float(value) for value in values]
+
+
+def _lookup(record: Any, metric: str, path: str) -> Any:
+    for key in metric.split("."):
+        if not isinstance(record, Mapping) or key not in record:
+            raise ValueError(f"{path} has no metric {metric}: {key} is missing")
+        record = record[key]
+    return record

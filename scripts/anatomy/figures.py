@@ -1,0 +1,130 @@
+"""How figures look, and how they are saved: one style, safe for the colour-blind, PNG and SVG."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scripts.anatomy import artifacts
+from scripts.anatomy.tables import interval
+
+PALETTE = sns.color_palette("colorblind")
+CLASS_COLOURS = {
+    "same word": PALETTE[0],
+    "same topic": PALETTE[2],
+    "different topic": PALETTE[3],
+}
+
+
+def style() -> None:
+    """Set the style of all figures; call it before the first is drawn."""
+    matplotlib.use("Agg")
+    sns.set_theme(
+        context="notebook",
+        style="ticks",
+        palette="colorblind",
+        rc={
+            "figure.dpi": 150,
+            "savefig.bbox": "tight",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": "medium",
+            "axes.titleweight": "bold",
+            "legend.frameon": False,
+            "svg.hashsalt": "transformer-anatomy",  # equal figures are equal files
+            "svg.fonttype": "none",
+        },
+    )
+
+
+def save(figure: Figure, png: str | Path, svg: str | Path) -> None:
+    """Write a figure in both formats and close it."""
+    for path, metadata in ((png, {"Software": None}), (svg, {"Date": None})):
+        with artifacts.writing(path) as temporary:
+            figure.savefig(temporary, metadata=metadata)
+    plt.close(figure)
+
+
+def matrix(
+    ax: Axes,
+    values: Float[np.ndarray, "rows columns"],
+    *,
+    boundaries: Sequence[int],
+    title: str,
+    label: str,
+) -> None:
+    """A heat map around 0, with lines between topics; the scale ignores the largest percent."""
+    limit = float(np.quantile(np.abs(values), 0.99)) or 1.0
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
+    for boundary in boundaries:
+        for line in (ax.axhline, ax.axvline):
+            line(boundary - 0.5, color="black", linewidth=0.4, alpha=0.5)
+    ends = [0, *boundaries, len(values)]
+    middles = [(a + b - 1) / 2 for a, b in zip(ends, ends[1:], strict=False)]
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(middles, labels=range(len(middles)))
+        axis.set_tick_params(length=0)
+    ax.set(title=title, xlabel="topic of the word", ylabel="topic of the word")
+    sns.despine(ax=ax, left=True, bottom=True)
+    ax.figure.colorbar(image, ax=ax, shrink=0.8, label=label)
+
+
+def band(
+    ax: Axes,
+    table: pd.DataFrame,
+    column: str,
+    *,
+    x: str = "step",
+    label: str | None = None,
+    colour: object = None,
+    **options: object,
+) -> None:
+    """A curve over `x`: the mean over seeds with the range from the lowest to the highest."""
+    grouped = table.groupby(x)[column]
+    mean = grouped.mean()
+    (line,) = ax.plot(mean.index, mean, label=label, color=colour, **options)
+    ax.fill_between(
+        mean.index, grouped.min(), grouped.max(), color=line.get_color(), alpha=0.2, linewidth=0
+    )
+
+
+def dots(
+    ax: Axes,
+    values: Mapping[str, Sequence[float]],
+    *,
+    offset: float = 0.0,
+    colour: object = None,
+    label: str | None = None,
+) -> None:
+    """A row of points with 95 % intervals over seeds, one for each name, from top to bottom."""
+    for place, seeds in enumerate(values.values()):
+        mean, low, high = interval(np.array(seeds, dtype=float))
+        ax.errorbar(
+            mean,
+            place + offset,
+            xerr=[[mean - low], [high - mean]],
+            fmt="o",
+            color=colour,
+            label=label if place == 0 else None,
+            capsize=2,
+        )
+    ax.set_yticks(range(len(values)), labels=list(values))
+    ax.set_ylim(len(values) - 0.5, -0.5)
+
+
+def words(name: str) -> str:
+    """A name of the configuration as words."""
+    return (
+        name.replace("_", " ")
+        .replace("sgd", "SGD")
+        .replace("adam", "Adam")
+        .replace("bert", "BERT")
+        .replace("l2", "L2")
+    )

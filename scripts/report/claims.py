@@ -1,0 +1,24 @@
+"""The ledger: the verdict on every claim, computed from the artifacts that it names."""
+
+from typing import Any
+
+import pandas as pd
+
+from scripts import job
+from scripts.anatomy import artifacts, claims
+
+
+def main(snakemake: Any) -> None:
+    """Judge every claim; those whose artifacts are not among the inputs cannot be tested."""
+    params = snakemake.params
+    rows = []
+    for claim in map(claims.Claim.model_validate, params.claims):
+        testable = claim.id in params.testable
+        records = (
+            {p: artifacts.read_json(p) for p in claim.paths(params.seeds)} if testable else None
+        )
+        rows.append(claims.judge(claim, records, params.seeds))
+    artifacts.write_table(snakemake.output[0], pd.DataFrame(rows))
+
+
+job.run(main, globals())

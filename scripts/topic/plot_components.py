@@ -1,0 +1,63 @@
+"""Draw where each model keeps the topics: in its embeddings, in its attention, or in both.
+
+compensation: a BERT with attention or embeddings unable to learn; architectures: from the
+compact model to real BERTs. Points are means over seeds with 95 % intervals.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+
+def main(snakemake: Any) -> None:
+    """Draw both panels."""
+    figures.style()
+    names = snakemake.params.variants
+    seeds = len(snakemake.input.metrics) // len(names)
+    metrics = {
+        figures.words(name): [
+            artifacts.read_json(path)
+            for path in snakemake.input.metrics[place * seeds : (place + 1) * seeds]
+        ]
+        for place, name in enumerate(names)
+    }
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(13, 1.6 + 0.9 * len(names)), sharey=True, layout="constrained"
+    )
+    _embeddings(left, metrics)
+    _attention(right, metrics)
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _embeddings(ax: plt.Axes, metrics: dict[str, list[dict]]) -> None:
+    for name, key in (("same topic", "same"), ("different topic", "different")):
+        values = {
+            variant: [run["embedding"]["cosine"][key] for run in runs if "embedding" in run]
+            or [float("nan")]
+            for variant, runs in metrics.items()
+        }
+        figures.dots(ax, values, colour=figures.CLASS_COLOURS[name], label=name)
+    for place, runs in enumerate(metrics.values()):
+        if "embedding" not in runs[0]:
+            ax.text(0.5, place, "frozen one-hot", ha="center", va="center", color="grey")
+    ax.axvline(0, color="grey", linewidth=0.8, linestyle=":")
+    ax.set(xlim=(-0.3, 1.05), title="Embeddings", xlabel="mean cosine between words")
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=2)
+
+
+def _attention(ax: plt.Axes, metrics: dict[str, list[dict]]) -> None:
+    for offset, (name, colour) in zip((-0.15, 0, 0.15), figures.CLASS_COLOURS.items(), strict=True):
+        values = {
+            variant: [100 * run["attention"][name.replace(" ", "_")] for run in runs]
+            for variant, runs in metrics.items()
+        }
+        figures.dots(ax, values, offset=offset, colour=colour, label=name)
+    ax.axvline(1, color="grey", linewidth=0.8, linestyle=":")
+    ax.set(xlim=(0, None), title="Attention", xlabel="mean weight / uniform weight")
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=3)
+
+
+job.run(main, globals())

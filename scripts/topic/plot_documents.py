@@ -1,0 +1,40 @@
+"""Draw how many topics documents have, and how their words spread over them.
+
+The theorems assume few topics a document: this is how far the corpora agree.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from scripts import job
+from scripts.anatomy import figures
+from scripts.anatomy.topic import corpora, storage
+
+
+def main(snakemake: Any) -> None:
+    """Draw both panels, first seed."""
+    figures.style()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
+    names = snakemake.params.corpora
+    width = 0.8 / len(names)
+    for place, (name, path) in enumerate(zip(names, snakemake.input, strict=True)):
+        corpus = storage.read_corpus(path)
+        counts = corpora.topic_counts(corpus.train, corpus.membership)
+        topics = np.bincount((counts > 0).sum(axis=1), minlength=counts.shape[1] + 1)
+        at = np.arange(len(topics)) + (place - (len(names) - 1) / 2) * width
+        left.bar(at, topics / topics.sum(), width, label=name)
+        share = np.sort(counts / counts.sum(axis=1, keepdims=True), axis=1)[:, ::-1]
+        covered = share.mean(axis=0).cumsum()
+        right.plot(np.arange(1, len(covered) + 1), covered, "o-", label=name)
+    left.set(xlabel="distinct topics in a document", ylabel="share of documents")
+    left.set_xlim(0.4, None)
+    left.xaxis.get_major_locator().set_params(integer=True)
+    right.set(xlabel="largest topics of a document", ylabel="share of its words", ylim=(0, 1.03))
+    right.xaxis.get_major_locator().set_params(integer=True)
+    right.legend(title="corpus")
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+job.run(main, globals())

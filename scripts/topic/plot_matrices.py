@@ -1,0 +1,75 @@
+"""Draw matrices over words as heat maps, one panel per variant.
+
+embeddings: the Gram matrix W_E^T W_E (Figure 1 of the paper); values: W_V (Figure 2);
+column_products: inner products of the columns of W_V; key_query: attention scores W_K^T W_Q.
+The first seed is drawn; the numbers in the titles are means over all seeds.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+from scripts.anatomy.topic import measures, storage
+from scripts.anatomy.topic.settings import Variant
+
+# of each figure: the matrix, where its block means are in the metrics, the unit of its colours
+FIGURES = {
+    "embeddings": (
+        lambda view: measures.gram(view.embedding[:, measures.FIRST_WORD :]),
+        ("embedding", "gram"),
+        "inner product",
+    ),
+    "values": (lambda view: measures.words(view.value), ("value",), "entry of $W_V$"),
+    "column_products": (
+        lambda view: measures.gram(measures.words(view.value)),
+        ("column_products",),
+        "inner product",
+    ),
+    "key_query": (lambda view: measures.words(view.scores), ("key_query",), "attention score"),
+}
+
+
+def main(snakemake: Any) -> None:
+    """Draw the figure that the wildcard names."""
+    figures.style()
+    draw, where, unit = FIGURES[snakemake.wildcards.figure]
+    names = snakemake.params.variants
+    seeds = len(snakemake.input.metrics) // len(names)
+    columns = 2 if len(names) > 1 else 1
+    rows = -(-len(names) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(5.6 * columns, 4.8 * rows), squeeze=False, layout="constrained"
+    )
+    for place, (ax, name) in enumerate(zip(axes.flat, names, strict=False)):
+        first = place * seeds
+        view = measures.view(
+            artifacts.read_tensors(snakemake.input.weights[first]),
+            Variant.model_validate(artifacts.read_json(snakemake.input.run[first])["params"]).model,
+        )
+        membership = storage.read_corpus(snakemake.input.corpus[first]).membership
+        blocks = [_blocks(path, where) for path in snakemake.input.metrics[first : first + seeds]]
+        same = np.mean([block["same_with_diagonal"] for block in blocks])
+        different = np.mean([block["different"] for block in blocks])
+        figures.matrix(
+            ax,
+            draw(view),
+            boundaries=np.cumsum(membership.sum(axis=0))[:-1],
+            title=f"{figures.words(name)}\nsame topic {same:.3g}, different {different:.2g}",
+            label=unit,
+        )
+    for ax in axes.flat[len(names) :]:
+        ax.set_visible(False)
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _blocks(path: str, where: tuple[str, ...]) -> dict[str, float]:
+    found = artifacts.read_json(path)
+    for key in where:
+        found = found[key]
+    return found
+
+
+job.run(main, globals())

@@ -1,0 +1,47 @@
+"""Draw the sweep: topic structure in W_V and in attention under each optimiser and learning rate.
+
+Left: how well same-topic entries of W_V stand above different-topic ones (0.5: not at all, 1:
+always). Right: same-topic over different-topic attention. Points: means over seeds, 95 %
+intervals.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+
+def main(snakemake: Any) -> None:
+    """Draw both panels."""
+    figures.style()
+    table = artifacts.read_table(snakemake.input.points)
+    cells = (
+        table["optimiser"].map(figures.words).str.cat(table["learning_rate"].map(" {:g}".format))
+    )
+    table["cell"] = cells.str.replace("adam", "Adam").str.replace("sgd", "SGD")
+    height = 1.8 + 0.5 * table["cell"].nunique()
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(12, height), sharey=True, layout="constrained"
+    )
+    _draw(left, table, "separated")
+    left.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")
+    left.set(title="Blocks of $W_V$", xlabel="same-topic entry above different-topic entry, share")
+    _draw(right, table, "ratio")
+    right.axvline(1, color="grey", linewidth=0.8, linestyle=":")
+    right.set(title="Attention", xlabel="same topic / different topic")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _draw(ax: plt.Axes, table: pd.DataFrame, column: str) -> None:
+    for offset, colour, (loss, part) in zip(
+        (-0.1, 0.1), figures.PALETTE, table.groupby("loss", sort=False), strict=False
+    ):
+        values = {cell: rows[column].tolist() for cell, rows in part.groupby("cell", sort=False)}
+        figures.dots(ax, values, offset=offset, colour=colour, label=figures.words(loss) + " loss")
+
+
+job.run(main, globals())

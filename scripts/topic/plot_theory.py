@@ -1,0 +1,64 @@
+"""Draw theory against measurement: one column of panels per setting that varies.
+
+Above, block entries of W_V against Theorem 2; below, the attention ratio R against Theorem 3.
+Lines are predictions, points trained models, one per seed.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+LABELS = {
+    "tau": "topics of a document, $\\tau$",
+    "topics": "topics, $T$",
+    "words_per_topic": "words of a topic, $v$",
+    "l2": "L2 weight, $\\lambda$",
+    "p_m": "selected share, $p_m$",
+}
+COLOURS = {
+    "same topic": figures.PALETTE[2],
+    "different topic": figures.PALETTE[3],
+    "MASK": figures.PALETTE[0],
+    "R": figures.PALETTE[4],
+}
+
+
+def main(snakemake: Any) -> None:
+    """Draw all panels."""
+    figures.style()
+    tables = [artifacts.read_table(path) for path in snakemake.input]
+    figure, axes = plt.subplots(
+        2, len(tables), figsize=(3.6 * len(tables), 7), squeeze=False, sharey="row",
+        layout="constrained",
+    )  # fmt: skip
+    for column, table in zip(axes.T, tables, strict=True):
+        _draw(column[0], table[table["quantity"] != "R"])
+        _draw(column[1], table[table["quantity"] == "R"])
+        varies = table["varies"][0]
+        for ax in column:
+            ax.set_xlabel(LABELS[varies])
+            if varies == "l2":
+                ax.set_xscale("log")
+    axes[0, 0].set_ylabel("mean entry of $W_V$ (Theorem 2)")
+    axes[1, 0].set_ylabel("attention ratio $R$ (Theorem 3)")
+    axes[0, 0].legend(fontsize="small")
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _draw(ax: plt.Axes, table: pd.DataFrame) -> None:
+    if table.empty:
+        ax.set_visible(False)
+        return
+    for quantity, part in table.groupby("quantity", sort=False):
+        colour = COLOURS[quantity]
+        predicted = part.groupby("value")["predicted"].first()
+        ax.plot(predicted.index, predicted, color=colour, label=f"{quantity}, predicted")
+        ax.plot(part["value"], part["measured"], "o", color=colour, alpha=0.7, label="measured")
+    ax.axhline(0, color="grey", linewidth=0.8, linestyle=":")
+
+
+job.run(main, globals())

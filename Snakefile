@@ -10,7 +10,8 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-configfile: "config.yaml"
+# beside this file, also when results go elsewhere with --directory
+configfile: workflow.basedir + "/config.yaml"
 
 
 report: "report/workflow.rst"

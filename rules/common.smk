@@ -14,9 +14,18 @@ except ConfigError as error:
 CONDA = f"../envs/{SETTINGS.compute.environment}.yaml"
 
 
+# Code that decides where a job runs and what it logs, and not what it makes
+PLUMBING = {
+    "scripts.job",
+    "scripts.anatomy.compute",
+    "scripts.anatomy.devices",
+    "scripts.anatomy.provenance",
+}
+
+
 def code(script):
     """Digest of the code that a script uses: a param of every rule, so that it reruns with it."""
-    return fingerprint(ROOT / "scripts" / script, root=ROOT)
+    return fingerprint(ROOT / "scripts" / script, root=ROOT, ignore=PLUMBING)
 
 
 def plain(settings, **options):

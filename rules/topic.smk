@@ -389,7 +389,7 @@ rule topic_plot_matrices:
     output:
         png=report(
             "results/topic/figures/{figure}.png",
-            caption="../report/topic/{figure}.rst",
+            caption="../report/topic/matrices.rst",
             category="Topic study",
             subcategory="Structure in the weights",
             labels={"figure": "{figure}"},
@@ -554,7 +554,7 @@ rule topic_plot_components:
     output:
         png=report(
             "results/topic/figures/{figure}.png",
-            caption="../report/topic/{figure}.rst",
+            caption="../report/topic/components.rst",
             category="Topic study",
             subcategory="Compensation",
             labels={"figure": "{figure}"},

@@ -53,10 +53,10 @@ class Expectation(Settings):
 
     def __str__(self) -> str:
         if self.near is not None:
-            slack = f"{self.within:g}" if self.within is not None else f"{self.percent:g} %"
-            return f"{self.near:g} ± {slack}"
+            slack = f"{self.within:.10g}" if self.within is not None else f"{self.percent:g} %"
+            return f"{self.near:.10g} ± {slack}"
         if self.between is not None:
-            return f"{self.between[0]:g} to {self.between[1]:g}"
+            return f"{self.between[0]:.10g} to {self.between[1]:.10g}"
         return f"> {self.above:g}" if self.above is not None else f"< {self.below:g}"
 
 

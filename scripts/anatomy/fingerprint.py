@@ -3,7 +3,8 @@
 A job should run again when its code changed, and only then. So the digest covers the statements of
 the script and, of every local module it imports, only the definitions it reaches: names are
 followed through imports, re-exports and `module.attribute`, inside functions too. Comments,
-docstrings, formatting, and functions that nobody calls do not count.
+docstrings, formatting, descriptions of configuration fields, and functions that nobody calls do not
+count.
 
 What executes on import counts as well: statements of a module that are not definitions, and
 definitions under a decorator of this project, which may put them into a registry. Where the
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -28,15 +29,20 @@ Dotted = tuple[str, ...]
 """A dotted name: `("scripts", "anatomy", "topic", "theory")`."""
 
 
-def fingerprint(script: str | Path, *, root: Path) -> str:
+def fingerprint(
+    script: str | Path, *, root: Path, ignore: Collection[str] = frozenset()
+) -> str:
     """The digest (16 hexadecimal digits) of the code that `script` uses, itself included.
+
+    Modules in `ignore` (dotted names) do not count, nor does what only they use: code that decides
+    where a job runs or what it logs, and not what it makes.
 
     `script` is a path, absolute or below `root`; local modules are those of `root/scripts`.
     The same code has the same digest in any folder.
     Raises FileNotFoundError without the script, and ValueError with the file and the line for one
     that is not Python.
     """
-    reach = _Reach(Path(root).resolve())
+    reach = _Reach(Path(root).resolve(), ignore)
     reach.run_script(Path(script))
     digest = hashlib.blake2b(digest_size=8)
     for (module, _), part in sorted(reach.found.items()):
@@ -50,8 +56,8 @@ def fingerprint(script: str | Path, *, root: Path) -> str:
 class _Reach:
     """Walks from a script to all it uses; `found` maps (module, position) to the part there."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, ignore: Collection[str]) -> None:
+        self.root, self.ignore = root, ignore
         self.found: dict[tuple[Dotted, int], _Part] = {}
         self.modules: dict[Dotted, _Module | None] = {}
         self.pending: list[tuple[_Module, _Part]] = []
@@ -144,6 +150,8 @@ class _Reach:
         return self.modules[name]
 
     def find(self, name: Dotted) -> _Module | None:
+        if ".".join(name) in self.ignore:
+            return None
         folder = self.root.joinpath(*name)
         if (file := folder / "__init__.py").is_file():
             return _parsed(name, name, file)
@@ -177,6 +185,8 @@ class _Part:
         for node in ast.walk(self.node):
             if isinstance(body := getattr(node, "body", None), list):
                 body[:] = [statement for statement in body if not _is_comment(statement)]
+            if isinstance(node, ast.Call):  # what a configuration field says about itself
+                node.keywords[:] = [word for word in node.keywords if word.arg != "description"]
         return ast.dump(self.node)
 
     @cached_property

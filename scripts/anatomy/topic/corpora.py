@@ -81,7 +81,8 @@ def _words(
     # One sorted list serves all topics: topic k's distribution function runs from k to k + 1.
     bounds = (np.cumsum(topic_words, axis=1) + np.arange(corpus.topics)[:, None]).ravel()
     place = np.searchsorted(bounds, topic + rng.random(topic.shape), side="right")
-    return np.minimum(place - topic * corpus.words, corpus.words - 1).astype(np.int16)
+    word = place - topic.astype(np.int64) * corpus.words  # 16 bits are too few for the product
+    return np.minimum(word, corpus.words - 1).astype(np.int16)
 
 
 def _word_topics(

@@ -169,7 +169,7 @@ def attention_from_maps(
         flat = classes.reshape(len(classes), len(CLASSES), -1).astype(maps.dtype)
         per_document = maps[part].reshape(len(flat), heads, -1) @ flat.transpose(0, 2, 1)
         mass += np.einsum("dhc,d->hc", per_document, length[part], dtype=np.float64)
-        pairs += classes.sum(axis=(0, 2, 3))
+        pairs += flat.sum(axis=2).sum(axis=0)
     return [_class_means(of_head, pairs) for of_head in mass]
 
 

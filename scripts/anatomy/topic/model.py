@@ -63,8 +63,10 @@ class TopicTransformer(nn.Module):
         if settings.value == "trained":
             self.W_V = drawn(width, width)
         else:
-            frozen = torch.eye(width) if settings.value == "identity" else block_value
-            self.register_buffer("W_V", settings.value_gain * frozen)
+            block = settings.value == "block"
+            self.register_buffer(
+                "W_V", settings.value_gain * block_value if block else torch.eye(width)
+            )
         if settings.head == "trained":
             self.W_U = drawn(d_vocab, width)
         if settings.biases:

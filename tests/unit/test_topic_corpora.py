@@ -1,0 +1,453 @@
+"""Documents are what their settings say, sampled or read from files."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from scripts.anatomy import artifacts
+from scripts.anatomy.topic import corpora, settings, storage
+from scripts.anatomy.topic.corpora import END, FIRST_WORD, MASK, PAD, START, Corpus
+from scripts.anatomy.topic.settings import (
+    ExactCorpus,
+    LdaCorpus,
+    Length,
+    OverlapCorpus,
+    SampledCorpus,
+    TextCorpus,
+)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@st.composite
+def sampled(draw: st.DrawFn) -> SampledCorpus:
+    """Settings of any sampled corpus, small."""
+    topics = draw(st.integers(1, 6))
+    shortest = draw(st.integers(1, 6))
+    length = Length(shortest=shortest, longest=shortest + draw(st.integers(0, 6)))
+    shared = {
+        "topics": topics,
+        "length": length,
+        "train": draw(st.integers(1, 40)),
+        "dev": draw(st.integers(1, 10)),
+        "boundaries": draw(st.booleans()),
+    }
+    words = topics * draw(st.integers(1, 5))
+    match draw(st.sampled_from(["lda", "exact", "overlap"])):
+        case "lda":
+            alpha = draw(st.floats(0.02, 5))
+            return LdaCorpus(kind="lda", words=words, alpha=alpha, **shared)
+        case "exact":
+            tau = draw(st.integers(1, topics))
+            return ExactCorpus(kind="exact", words=words, tau=tau, **shared)
+        case _:
+            return OverlapCorpus(
+                kind="overlap", words=words, beta=draw(st.floats(0.05, 5)), **shared
+            )
+
+
+# --- sampled documents --------------------------------------------------------------------------
+
+
+def test_token_ids_are_those_of_the_released_code() -> None:
+    assert (PAD, MASK, START, END, FIRST_WORD) == (0, 1, 2, 3, 4)
+
+
+@given(sampled(), st.integers(0, 5))
+def test_documents_are_framed_words_of_allowed_lengths(corpus: SampledCorpus, seed: int) -> None:
+    found = corpora.sample(corpus, rng(seed))
+    ends = 2 if corpus.boundaries else 0
+    assert found.d_vocab == corpus.words + 4
+    assert found.membership.shape == (corpus.words, corpus.topics)
+    for documents, count in ((found.train, corpus.train), (found.dev, corpus.dev)):
+        assert documents.dtype == np.int16
+        assert documents.shape == (count, corpus.length.longest + ends)
+        for row in documents.tolist():
+            document = row[: len(row) - row[::-1].index(next(t for t in row[::-1] if t != PAD))]
+            if corpus.boundaries:
+                assert (document[0], document[-1]) == (START, END)
+                document = document[1:-1]
+            assert corpus.length.shortest <= len(document) <= corpus.length.longest
+            assert all(FIRST_WORD <= token < found.d_vocab for token in document)
+
+
+def test_every_length_and_every_word_occurs() -> None:
+    corpus = LdaCorpus(
+        kind="lda", topics=3, words=12, alpha=1, length=Length(shortest=2, longest=5), train=400
+    )
+    documents = corpora.sample(corpus, rng()).train
+    lengths = corpora.word_mask(documents).sum(axis=1)
+    # the end of a uniform range is easily missed: each of 4 lengths has 100 documents, sd 9
+    assert np.bincount(lengths).tolist()[:2] == [0, 0]
+    assert (np.abs(np.bincount(lengths)[2:] - 100) < 45).all()
+    assert np.unique(documents).tolist() == [PAD, START, END, *range(4, 16)]
+
+
+@given(sampled())
+@hypothesis_settings(max_examples=20)
+def test_the_same_generator_gives_the_same_corpus(corpus: SampledCorpus) -> None:
+    one, other = (corpora.sample(corpus, rng(3)) for _ in range(2))
+    for name in ("train", "dev", "membership"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("count", [1999, 2000, 2001, 4003])
+def test_documents_drawn_in_parts_are_all_there_and_differ(count: int) -> None:
+    corpus = LdaCorpus(kind="lda", length=Length(shortest=12, longest=12), train=count, dev=1)
+    documents = corpora.sample(corpus, rng()).train
+    assert len(documents) == count
+    assert len(np.unique(documents, axis=0)) == count
+
+
+def test_training_and_held_out_documents_differ() -> None:
+    corpus = ExactCorpus(kind="exact", train=20, dev=20)
+    found = corpora.sample(corpus, rng())
+    assert (found.train != found.dev).any(axis=1).all()
+
+
+@pytest.mark.parametrize("words", [6, 12])
+def test_blocks_are_consecutive(words: int) -> None:
+    found = corpora.block_membership(words, 3)
+    assert found.sum(axis=1).tolist() == [1] * words
+    assert found.argmax(axis=1).tolist() == [word // (words // 3) for word in range(words)]
+
+
+@pytest.mark.parametrize("tau", [1, 2, 5])
+def test_exact_documents_have_tau_topics_in_equal_shares(tau: int) -> None:
+    corpus = ExactCorpus(kind="exact", topics=5, words=20, tau=tau, train=3000, dev=1)
+    found = corpora.sample(corpus, rng())
+    counts = corpora.topic_counts(found.train, found.membership)
+    assert (counts.sum(axis=1) == 150).all()
+    # 150 words miss one of tau topics with chance tau (1 - 1/tau)^150 < 1e-14
+    assert ((counts > 0).sum(axis=1) == tau).all()
+    present = counts[counts > 0] / 150
+    # each document's shares are multinomial around 1/tau; and no topic is preferred
+    assert present.mean() == pytest.approx(1 / tau)
+    assert present.var() == pytest.approx((1 / tau) * (1 - 1 / tau) / 150, rel=0.05, abs=1e-12)
+    standard_error = np.sqrt(tau / 5 * (1 - tau / 5) / 3000) + 1e-12
+    assert (np.abs((counts > 0).mean(axis=0) - tau / 5) < 5 * standard_error).all()
+    # every subset of topics occurs
+    subsets = {tuple(np.flatnonzero(row)) for row in counts}
+    assert subsets == set(itertools.combinations(range(5), tau))
+    # words of a topic are equally likely: 22,500 of each are expected, sd about 150
+    words = np.bincount(found.train[found.train >= FIRST_WORD], minlength=24)[FIRST_WORD:]
+    assert (np.abs(words / 22_500 - 1) < 0.15).all()
+    within = words.reshape(5, 4) / words.reshape(5, 4).sum(axis=1, keepdims=True)
+    assert (np.abs(within - 0.25) < 0.015).all()
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 20.0])
+def test_lda_mixtures_have_the_moments_of_their_prior(alpha: float) -> None:
+    corpus = LdaCorpus(
+        kind="lda",
+        topics=4,
+        words=8,
+        alpha=alpha,
+        length=Length(shortest=60, longest=60),
+        train=4000,
+        dev=1,
+    )
+    found = corpora.sample(corpus, rng())
+    counts = corpora.topic_counts(found.train, found.membership)
+    # Dirichlet-multinomial: mean n/T, variance n (1/T) (1 - 1/T) (n + T alpha) / (1 + T alpha)
+    variance = 60 * (1 / 4) * (3 / 4) * (60 + 4 * alpha) / (1 + 4 * alpha)
+    np.testing.assert_allclose(counts.mean(axis=0), 15, atol=5 * np.sqrt(variance / 4000))
+    assert counts.var(axis=0).mean() == pytest.approx(variance, rel=0.06)
+    # and the words of a document are exchangeable: the first half is like the second
+    halves = [
+        corpora.topic_counts(half, found.membership)
+        for half in (found.train[:, 1:31], found.train[:, 31:61])
+    ]
+    covariance = np.mean((halves[0] - 7.5) * (halves[1] - 7.5))
+    assert covariance == pytest.approx(30 * 30 * (3 / 16) / (1 + 4 * alpha), rel=0.15)
+
+
+def overlap(**changes: object) -> OverlapCorpus:
+    """A corpus whose topics share words."""
+    plain = {"kind": "overlap", "topics": 4, "words": 30, "beta": 0.2, "train": 2000, "dev": 1}
+    return OverlapCorpus.model_validate(plain | changes)
+
+
+def test_overlap_membership_is_the_share_of_a_words_probability() -> None:
+    corpus = overlap(membership=0.3, alpha=0.5, train=8000)
+    found = corpora.sample(corpus, rng())
+    topic_words = rng().dirichlet(np.full(30, 0.2), size=4)  # the first draw of that generator
+    share = topic_words / topic_words.sum(axis=0)
+    np.testing.assert_array_equal(found.membership, (share >= 0.3).T)
+    assert set(found.membership.sum(axis=1)) >= {1, 2}  # some words are shared
+    # documents are drawn from these topics: over a symmetric prior a word's chance is the mean
+    words = found.train[found.train >= FIRST_WORD] - FIRST_WORD
+    chance = np.bincount(words, minlength=30) / len(words)
+    np.testing.assert_allclose(chance, topic_words.mean(axis=0), atol=0.01)
+
+
+def test_overlap_documents_of_one_topic_have_its_words() -> None:
+    # with a tiny alpha every document is about a single topic
+    corpus = overlap(alpha=0.002, boundaries=False, length={"shortest": 400, "longest": 400})
+    found = corpora.sample(corpus, rng(1))
+    topic_words = rng(1).dirichlet(np.full(30, 0.2), size=4)
+    frequencies = corpora.token_counts(found.train, 34)[:, FIRST_WORD:] / 400
+    distance = np.abs(frequencies[:, None] - topic_words).sum(axis=2)
+    assert (np.median(distance.min(axis=1)) < 0.3) & (np.median(distance.max(axis=1)) > 0.8)
+    nearest = distance.argmin(axis=1)
+    for topic in range(4):
+        mean = frequencies[nearest == topic].mean(axis=0)
+        np.testing.assert_allclose(mean, topic_words[topic], atol=0.01)
+
+
+@pytest.mark.parametrize(("topics", "words"), [(40, 1000), (3, 20_000)])
+def test_overlap_corpora_of_many_topics_and_words(topics: int, words: int) -> None:
+    # token ids have 16 bits, topics times words have not
+    corpus = overlap(topics=topics, words=words, beta=1, alpha=1, train=300)
+    found = corpora.sample(corpus, rng(2))
+    topic_words = rng(2).dirichlet(np.ones(words), size=topics)
+    drawn = found.train[found.train >= FIRST_WORD] - FIRST_WORD
+    # what is drawn falls into the first half of the words as often as the topics say
+    lower = topic_words[:, : words // 2].sum(axis=1).mean()
+    assert (drawn < words // 2).mean() == pytest.approx(lower, abs=0.02)
+    assert np.bincount(drawn).max() / len(drawn) < 20 / words
+
+
+# --- counting -----------------------------------------------------------------------------------
+
+MEMBERSHIP = np.array(  # six words, three topics: two of one topic, two shared, one of none
+    [[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 0]], dtype=bool
+)
+
+
+@st.composite
+def token_arrays(draw: st.DrawFn) -> np.ndarray:
+    """Documents of six words, special tokens anywhere."""
+    docs, longest = draw(st.integers(1, 4)), draw(st.integers(1, 12))
+    ids = st.lists(st.integers(0, 9), min_size=longest, max_size=longest)
+    rows = draw(st.lists(ids, min_size=docs, max_size=docs))
+    return np.array(rows, dtype=draw(st.sampled_from([np.int16, np.int64])))
+
+
+@given(token_arrays())
+def test_counts_against_a_plain_loop(tokens: np.ndarray) -> None:
+    by_token = np.zeros((len(tokens), 10))
+    by_topic = np.zeros((len(tokens), 3))
+    for d, row in enumerate(tokens.tolist()):
+        for token in row:
+            if token != PAD:
+                by_token[d, token] += 1
+            if token >= FIRST_WORD:
+                topics = np.flatnonzero(MEMBERSHIP[token - FIRST_WORD])
+                for topic in topics:
+                    by_topic[d, topic] += 1 / len(topics)
+    np.testing.assert_array_equal(corpora.token_counts(tokens, 10), by_token)
+    np.testing.assert_allclose(corpora.topic_counts(tokens, MEMBERSHIP), by_topic, rtol=1e-12)
+    np.testing.assert_array_equal(corpora.word_mask(tokens), tokens >= 4)
+
+
+def test_counts_of_many_documents_do_not_overflow() -> None:
+    tokens = np.full((3000, 2), 32_003, dtype=np.int16)
+    assert (corpora.token_counts(tokens[:40], 32_004)[:, -1] == 2).all()
+    tokens = np.tile(np.arange(4, 104, dtype=np.int16), (3000, 1))
+    assert corpora.token_counts(tokens, 104)[:, 4:].tolist() == np.ones((3000, 100)).tolist()
+
+
+def test_statistics_of_a_corpus_made_by_hand() -> None:
+    train = np.array(
+        [
+            [START, 4, 5, 6, 7, END],  # two words of each topic
+            [START, 4, 4, END, PAD, PAD],  # one topic only
+            [START, 4, 7, 7, END, PAD],  # a third and two thirds
+        ],
+        dtype=np.int16,
+    )
+    found = corpora.statistics(Corpus(train, train[:1], corpora.block_membership(4, 2)))
+    entropy = [np.log(2), 0, np.log(3) - np.log(2) * 2 / 3]
+    assert found == pytest.approx(
+        {
+            "documents": 3,
+            "mean_length": 3,
+            "sd_length": np.std([4, 2, 3]),
+            "mean_topics": 5 / 3,
+            "largest_share": (1 / 2 + 1 + 2 / 3) / 3,
+            "topic_entropy": np.mean(entropy),
+        }
+    )
+
+
+def test_statistics_of_documents_with_words_of_no_topic() -> None:
+    train = np.array([[4, 4, 9], [9, 9, 9]], dtype=np.int16)  # word 5 has no topic
+    found = corpora.statistics(Corpus(train, train, MEMBERSHIP))
+    assert all(np.isfinite(value) for value in found.values()), found
+    assert (found["mean_length"], found["mean_topics"]) == (3, 0.5)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def text(folder: Path, train: str, dev: str = "1 END\n", table: str | None = None) -> TextCorpus:
+    """Settings for these file contents; without a table, six words in three blocks."""
+    (folder / "train.txt").write_text(train, encoding="utf-8")
+    (folder / "dev.txt").write_text(dev, encoding="utf-8")
+    files = {"train": folder / "train.txt", "dev": folder / "dev.txt"}
+    if table is None:
+        return TextCorpus(kind="text", topics=3, words=6, **files)
+    (folder / "table.csv").write_text(table, encoding="utf-8")
+    return TextCorpus(kind="text", table=folder / "table.csv", **files)
+
+
+def test_text_by_hand(tmp_path: Path) -> None:
+    found = corpora.read(text(tmp_path, "0 5 5 END\n3 END\n", "  2\t1 END"))
+    assert found.train.dtype == np.int16
+    assert found.train.tolist() == [[START, 4, 9, 9, END], [START, 7, END, PAD, PAD]]
+    assert found.dev.tolist() == [[START, 6, 5, END]]
+    np.testing.assert_array_equal(found.membership, corpora.block_membership(6, 3))
+
+
+def test_text_with_a_table(tmp_path: Path) -> None:
+    table = "word, topic\nnaïve,a\ncat , pets\ndog,pets\ncat,a\n"
+    found = corpora.read(text(tmp_path, "dog cat naïve END\n", "cat END\n", table))
+    assert found.train.tolist() == [[START, 6, 5, 4, END]]
+    assert found.membership.tolist() == [[True, False], [True, True], [False, True]]
+    assert found.d_vocab == 7
+
+
+@given(sampled(), st.integers(0, 3))
+@hypothesis_settings(max_examples=25)
+def test_written_documents_are_read_back(
+    tmp_path_factory: pytest.TempPathFactory, corpus: SampledCorpus, seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("text")
+    corpus = corpus.model_copy(update={"boundaries": True})
+    sample = corpora.sample(corpus, rng(seed))
+    for name in ("train", "dev"):
+        corpora.write(folder / name, getattr(sample, name))
+    found = corpora.read(
+        TextCorpus(
+            kind="text",
+            train=folder / "train",
+            dev=folder / "dev",
+            topics=1,
+            words=corpus.words,
+        )
+    )
+    for name in ("train", "dev"):
+        read, sampled_ = getattr(found, name), getattr(sample, name)
+        width = read.shape[1]  # read documents are padded to the longest that there is
+        np.testing.assert_array_equal(read, sampled_[:, :width])
+        assert (sampled_[:, width:] == PAD).all()
+
+
+def test_written_documents_without_boundaries_end_with_END(tmp_path: Path) -> None:
+    corpora.write(tmp_path / "a", np.array([[4, 9, PAD], [5, 5, 5]]))
+    assert (tmp_path / "a").read_text() == "0 5 END\n1 1 1 END\n"
+
+
+TABLE = "word,topic\ncat,pets\ndog,pets\n"
+BAD_TRAINING = {
+    "unknown word": ("0 1 END\n0 6 END\n", ":2", "'6'"),
+    "a negative number": ("0 -1 END\n", ":1", "'-1'"),
+    "another spelling of a number": ("00 END\n", ":1", "'00'"),
+    "empty line": ("0 END\n\n1 END\n", ":2", "empty line"),
+    "line of spaces": ("0 END\n1 END\n  \t \n", ":3", "empty line"),
+    "blank file": ("", "", "blank"),
+    "file of spaces": ("\n \n", "", "blank"),
+    "END missing": ("0 END\n1 2\n", ":2", "END"),
+    "END in the middle": ("0 END 1 END\n", ":1", "'END'"),
+    "END alone": ("0 END\n1 END\nEND\n", ":3", "at least one word"),
+    "end in small letters": ("0 end\n", ":1", "END"),
+}
+BAD_TABLES = {
+    "no header": ("cat,pets\ndog,pets\n", "", "word,topic"),
+    "another header": ("topic,word\npets,cat\n", "", "word,topic"),
+    "topic missing": (TABLE + "cow\n", ":4", "a word and a topic"),
+    "topic empty": ("word,topic\ncat,\ndog,pets\n", ":2", "a word and a topic"),
+    "word empty": (TABLE + " ,pets\n", ":4", "a word and a topic"),
+    "three columns": (TABLE + "cow,farm,pets\n", ":4", "a word and a topic"),
+    "blank line": ("word,topic\n\ncat,pets\ndog,pets\n", ":2", "a word and a topic"),
+    "blank file": ("", "", "blank"),
+    "header alone": ("word,topic\n", "", ""),
+}
+
+
+def assert_refused(corpus: TextCorpus, place: str, named: str) -> None:
+    """Reading names file, line and what is wrong in one line."""
+    with pytest.raises(ValueError) as caught:
+        corpora.read(corpus)
+    message = str(caught.value)
+    assert message.startswith(f"{place}: ")
+    assert named in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(("train", "line", "named"), BAD_TRAINING.values(), ids=BAD_TRAINING)
+@pytest.mark.parametrize("which", ["train", "dev"])
+def test_bad_documents_are_named_by_file_and_line(
+    tmp_path: Path, which: str, train: str, line: str, named: str
+) -> None:
+    contents = {"train": "0 END\n", "dev": "0 END\n"} | {which: train}
+    assert_refused(text(tmp_path, **contents), f"{tmp_path / which}.txt{line}", named)
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "named"),
+    [bad for name, bad in BAD_TABLES.items() if name != "header alone"],
+    ids=[name for name in BAD_TABLES if name != "header alone"],
+)
+def test_a_bad_table_is_named_by_file_and_line(
+    tmp_path: Path, table: str, line: str, named: str
+) -> None:
+    corpus = text(tmp_path, "cat END\n", "dog END\n", table)
+    assert_refused(corpus, f"{tmp_path / 'table.csv'}{line}", named)
+
+
+def test_words_that_a_table_lacks_are_unknown(tmp_path: Path) -> None:
+    corpus = text(tmp_path, "cat END\ncow END\n", "dog END\n", TABLE)
+    assert_refused(corpus, f"{tmp_path / 'train.txt'}:2", "'cow'")
+    corpus = text(tmp_path, "cat END\n", "dog END\n", "word,topic\n")
+    assert_refused(corpus, f"{tmp_path / 'train.txt'}:1", "'cat'")
+
+
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    corpus = text(tmp_path, "0 END\n")
+    (tmp_path / "dev.txt").write_bytes(b"0 \xff\xfe END\n")
+    assert_refused(corpus, f"{tmp_path / 'dev.txt'}", "UTF-8")
+
+
+def test_a_table_of_more_words_than_ids_is_refused(tmp_path: Path) -> None:
+    table = "word,topic\n" + "".join(f"w{i},t{i % 2}\n" for i in range(33_000))
+    corpus = text(tmp_path, "w1 w32999 END\n", "w1 END\n", table)
+    with pytest.raises(ValueError, match=r"table\.csv"):
+        corpora.read(corpus)
+
+
+# --- the corpus as an artifact ------------------------------------------------------------------
+
+
+def test_a_stored_corpus_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.safetensors"
+    corpus = corpora.sample(overlap(train=30), rng())
+    storage.write_corpus(path, corpus)
+    found = storage.read_corpus(path)
+    for name in ("train", "dev", "membership"):
+        one, other = getattr(corpus, name), getattr(found, name)
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+def test_a_file_that_is_no_corpus_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.safetensors"
+    for arrays in ({"train": np.ones(1)}, {"W_E": np.ones(1)}):
+        artifacts.write_tensors(path, arrays)
+        with pytest.raises(
+            artifacts.UnreadableArtifact, match=r"corpus\.safetensors: .*not a corp"
+        ):
+            storage.read_corpus(path)
+
+
+def test_settings_that_make_no_blocks_are_refused() -> None:
+    with pytest.raises(ValueError, match="words \\(100\\) is not a multiple of topics \\(7\\)"):
+        settings.LdaCorpus(kind="lda", topics=7)

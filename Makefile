@@ -6,9 +6,12 @@ CONFIGFILE ?=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-REPORT := results/report.html
+# Where results/ and logs/ go; the smoke run has a folder of its own
+DIRECTORY ?= .
+REPORT := $(DIRECTORY)/results/report.html
 NEW_REPORT := results/.report-new.html
-SNAKEMAKE := $(BIN)/snakemake $(if $(CONFIGFILE),--configfile "$(CONFIGFILE)") --cores $(CORES)
+SNAKEMAKE := $(BIN)/snakemake --directory $(DIRECTORY) --cores $(CORES) \
+	$(if $(CONFIGFILE),--configfile "$(CONFIGFILE)")
 
 # What a rule or snakefmt calls by name comes from .venv too.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -22,11 +25,11 @@ help: ## list these commands
 
 run: $(STAMP) ## run the workflow, then write results/report.html if anything is new
 	@$(SNAKEMAKE)
-	@if $(report_is_current); then echo "Nothing new: results/ and $(REPORT) are up to date."; \
-	else $(SNAKEMAKE) --report $(NEW_REPORT) && mv $(NEW_REPORT) $(REPORT) && echo "Wrote $(REPORT)."; fi
+	@if $(report_is_current); then echo "Nothing new: $(REPORT) and what it shows are up to date."; \
+	else $(SNAKEMAKE) --report $(NEW_REPORT) && mv $(DIRECTORY)/$(NEW_REPORT) $(REPORT) && echo "Wrote $(REPORT)."; fi
 
-smoke: ## the whole workflow at its smallest (config/smoke.yaml)
-	@$(MAKE) --no-print-directory run CONFIGFILE=config/smoke.yaml
+smoke: ## the whole workflow at its smallest (config/smoke.yaml), in the folder smoke/
+	@$(MAKE) --no-print-directory run CONFIGFILE=config/smoke.yaml DIRECTORY=smoke
 
 test: lint ## lint, then all tests
 	$(BIN)/pytest -n 2 --dist loadfile
@@ -44,7 +47,7 @@ clean-env: ## remove .venv; the next command makes it anew
 	rm -rf .venv
 
 # A report is current if nothing in results/, and no caption, is newer.
-report_is_current = [ -e $(REPORT) ] && [ -z "$$(find results $(wildcard report) -type f -newer $(REPORT))" ]
+report_is_current = [ -e $(REPORT) ] && [ -z "$$(find $(DIRECTORY)/results $(wildcard report) -type f -newer $(REPORT))" ]
 
 # The environment, from nothing: what an interrupted or an older install left is not built upon,
 # and only a finished install leaves the stamp.

@@ -5,19 +5,22 @@
 #   snakemake --cores 4 -- results/topic/figures/embeddings.png    one artifact
 #
 # Rules are in rules/, what they run in scripts/, and the mathematics in scripts/anatomy/.
+from pathlib import Path
+
 from snakemake.utils import min_version
 
 min_version("9.0")
 
 
 # beside this file, also when results go elsewhere with --directory
-configfile: workflow.basedir + "/config.yaml"
+configfile: Path(workflow.basedir, "config.yaml")
 
 
 report: "report/workflow.rst"
 
 
 include: "rules/common.smk"
+include: "rules/topic_paths.smk"
 include: "rules/topic.smk"
 include: "rules/report.smk"
 

@@ -1,6 +1,5 @@
 # What every study needs: the checked configuration and the fingerprints of code.
 import sys
-from pathlib import Path
 
 from scripts.anatomy.configuration import ConfigError, validate
 from scripts.anatomy.fingerprint import fingerprint

@@ -31,7 +31,7 @@ def _row(row: dict[str, Any]) -> str:
         row["statement"],
         row["source"],
         _number(row["value"]),
-        f"{_number(row['low'])} to {_number(row['high'])}" if pd.notna(row["low"]) else "",
+        f"{_number(row['low'])} to {_number(row['high'])}" if row["seeds"] > 1 else "",
         row["expected"],
     ]
     kind = row["verdict"].split(" at ")[0].replace(" ", "-")
@@ -41,7 +41,7 @@ def _row(row: dict[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    return "" if pd.isna(value) else f"{value:.4g}"
+    return "" if pd.isna(value) else f"{value:.5g}"
 
 
 job.run(main, globals())

@@ -215,8 +215,12 @@ def attention_ratio(
     """
     weight = np.exp(words(scores) - words(scores).max(axis=0))
     diagonal, within, across = pair_classes(membership)
-    own = np.where(diagonal | within, weight, 0).sum(axis=0) / (diagonal | within).sum(axis=0)
-    other = np.where(across, weight, 0).sum(axis=0) / across.sum(axis=0)
+    same = diagonal | within
+    queries = same.any(axis=0) & across.any(axis=0)  # a word of no topic, or of all, has no R
+    own, other = (
+        np.where(pairs, weight, 0).sum(axis=0)[queries] / pairs.sum(axis=0)[queries]
+        for pairs in (same, across)
+    )
     return float((own / other).mean())
 
 

@@ -1,0 +1,54 @@
+"""Python runs this file in every process that finds its folder on PYTHONPATH, before all else.
+
+A job of the workflow then tells, as its last act, how long its process lived and how much of that
+was start-up: starting the interpreter, and imports, also those made late. It appends one line of
+JSON to the file that JOB_TIMES names. Processes that are no jobs say nothing.
+"""
+
+import atexit
+import builtins
+import json
+import os
+import sys
+import time
+
+_import = builtins.__import__
+_importing = 0.0  # seconds in imports so far
+_inside = False  # an import made by an import is part of that one
+
+
+def _timed_import(*args, **kwargs):
+    global _importing, _inside
+    if _inside:
+        return _import(*args, **kwargs)
+    _inside, began = True, time.perf_counter()
+    try:
+        return _import(*args, **kwargs)
+    finally:
+        _inside = False
+        _importing += time.perf_counter() - began
+
+
+def _tell(watched_since: float) -> None:
+    job = getattr(sys.modules["__main__"], "snakemake", None)
+    if not hasattr(job, "rule"):
+        return
+    ended = time.time()
+    import psutil
+
+    began = psutil.Process().create_time()
+    record = {
+        "rule": job.rule,
+        "log": job.log[0],
+        "threads": job.threads,
+        "began": began,
+        "ended": ended,
+        "start_up": watched_since - began + _importing,
+    }
+    with open(os.environ["JOB_TIMES"], "a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+if "JOB_TIMES" in os.environ:
+    builtins.__import__ = _timed_import
+    atexit.register(_tell, time.time())

@@ -1,0 +1,95 @@
+# What the topic study's rules are made of: names from the configuration, and paths of artifacts.
+TOPIC = SETTINGS.topic
+TOPIC_SEEDS = TOPIC.seeds
+TOPIC_CORPORA = TOPIC.present_corpora
+TOPIC_VARIANTS = TOPIC.present_variants
+TOPIC_GRIDS = TOPIC.present_grids
+TOPIC_SWEEP = TOPIC.present_sweep
+TOPIC_RUNS = [
+    (corpus, name)
+    for name, variant in TOPIC_VARIANTS.items()
+    for corpus in variant.corpora
+]
+# A compact model trains in seconds, so one job trains all seeds; a BERT is a job a seed.
+TOPIC_BERTS = [name for name, v in TOPIC_VARIANTS.items() if v.model.kind == "bert"]
+TOPIC_COMPACTS = [name for name in TOPIC_VARIANTS if name not in TOPIC_BERTS]
+
+
+def one_of(names):
+    """A wildcard constraint: one of these names and nothing else."""
+    return "|".join(names) or "NONE"
+
+
+def topic_of_seeds(pattern):
+    """The pattern for every seed, other wildcards left alone."""
+    return expand(pattern, seed=TOPIC_SEEDS, allow_missing=True)
+
+
+def topic_of_runs(artifact):
+    """An artifact of every training: of each corpus, variant and seed."""
+    return [
+        f"results/topic/{corpus}/{variant}/seed{seed}/{artifact}"
+        for corpus, variant in TOPIC_RUNS
+        for seed in TOPIC_SEEDS
+    ]
+
+
+def topic_of_figure(variants, artifact):
+    """An artifact of some variants, all seeds, each on the first of its corpora."""
+    return [
+        f"results/topic/{TOPIC_VARIANTS[name].corpora[0]}/{name}/seed{seed}/{artifact}"
+        for name in variants
+        for seed in TOPIC_SEEDS
+    ]
+
+
+def topic_of_corpora(variants):
+    """The corpora of some variants, all seeds, in the order of `topic_of_figure`."""
+    return [
+        f"results/topic/{TOPIC_VARIANTS[name].corpora[0]}/seed{seed}/corpus.safetensors"
+        for name in variants
+        for seed in TOPIC_SEEDS
+    ]
+
+
+def topic_of_first_seed(variants, artifact):
+    """The same of the first seed only."""
+    return topic_of_figure(variants, artifact)[:: len(TOPIC_SEEDS)]
+
+
+def topic_training(wildcards):
+    """What a training is, apart from its corpora and its seeds."""
+    return plain(TOPIC_VARIANTS[wildcards.variant], exclude={"corpora"})
+
+
+# The variants that a figure shows. Column products are drawn for the variants whose W_V is, and
+# key-query products for those whose attention is.
+TOPIC_PANELS = {name: TOPIC.shown(name) for name in type(TOPIC.figures).model_fields}
+TOPIC_PANELS["column_products"] = TOPIC_PANELS["values"]
+TOPIC_PANELS["key_query"] = TOPIC_PANELS["sentences"]
+TOPIC_FIGURES = [
+    *(name for name, variants in TOPIC_PANELS.items() if variants),
+    *(["theory"] if TOPIC_GRIDS else []),
+    "attention",
+    "sweep",
+    "documents",
+]
+TOPIC_ATTENDING = [
+    (corpus, name)
+    for corpus, name in TOPIC_RUNS
+    if TOPIC_VARIANTS[name].model.attention == "trained"
+]
+
+
+# What claims can be measured on
+TOPIC_ARTIFACTS = [
+    "results/topic/theory.json",
+    "results/topic/sweep/summary.json",
+    *expand("results/topic/grid/{grid}/summary.json", grid=TOPIC_GRIDS),
+    *expand(
+        "results/topic/{corpus}/seed{seed}/reference.json",
+        corpus=TOPIC_CORPORA,
+        seed=TOPIC_SEEDS,
+    ),
+    *topic_of_runs("metrics.json"),
+]

@@ -13,7 +13,7 @@ min_version("9.0")
 
 
 # beside this file, also when results go elsewhere with --directory
-configfile: Path(workflow.basedir, "config.yaml")
+configfile: Path(workflow.current_basedir, "config.yaml")
 
 
 report: "report/workflow.rst"

@@ -1,21 +1,15 @@
 """Run the comparisons: `python -m benchmarks [NAME ...]`, all of them without a name.
 
 Each number is a ratio of two things measured in this one run, in turn, so that it does not depend
-on how fast or how busy the machine is. The table is printed and written to
-benchmarks/results/latest.json.
+on how fast the machine is. The table is printed and written to benchmarks/results/latest.json.
 """
 
 import argparse
 import importlib
-import os
 from dataclasses import asdict
 
-# one thread for both sides, set before anything imports a BLAS; that is also why the
-# comparisons are imported by name, later
-os.environ["OMP_NUM_THREADS"] = "1"
-
-from benchmarks.comparison import ROOT, Result  # noqa: E402
-from scripts.anatomy import artifacts  # noqa: E402
+from benchmarks.comparison import ROOT, Result
+from scripts.anatomy import artifacts
 
 NAMES = ("sampler", "attention", "training", "overhead")
 LATEST = ROOT / "benchmarks/results/latest.json"
@@ -34,6 +28,7 @@ def main() -> None:
     results = {}
     for name in arguments.name or NAMES:
         options = {"full": True} if name == "overhead" and arguments.full else {}
+        # by name, since each imports much that the others do not need
         results[name] = importlib.import_module(f"benchmarks.{name}").measure(**options)
         print(line(name, results[name]), flush=True)
     artifacts.write_json(LATEST, {n: asdict(r) | {"met": r.met} for n, r in results.items()})
@@ -45,8 +40,9 @@ def line(name: str, result: Result) -> str:
     aim = "no aim" if result.aim is None else f"aim {sign} {result.aim:,.0f} {result.unit}"
     verdict = {True: "met", False: "NOT MET", None: ""}[result.met]
     details = ", ".join(f"{key} {value:,.3g}" for key, value in result.details.items())
-    head = f"{name:<10} {result.ratio:>10,.1f} {result.unit:<6} {aim:<24} {verdict}"
-    return "\n".join([head, f"           {result.what}", f"           {details}; {result.note}"])
+    head = f"{name:<10} {result.ratio:>8,.1f} {result.unit:<6} {aim:<24} {verdict}"
+    return "\n    ".join([head.rstrip(), result.what, details, result.note]) + "\n"
 
 
-main()
+if __name__ == "__main__":
+    main()

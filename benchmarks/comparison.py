@@ -31,7 +31,7 @@ class Result:
     unit: str
     aim: float | None
     details: dict[str, float]
-    note: str = ""
+    note: str
 
     @property
     def met(self) -> bool | None:

@@ -39,7 +39,7 @@ LONGEST_PAUSE = 30  # seconds without any job; more than that lies between two r
 
 @dataclass(frozen=True)
 class Job:
-    """One job: where its log is, its threads, when it ran (Unix time), seconds of start-up."""
+    """One job: its log and threads, when it ran (Unix time), and its seconds of start-up."""
 
     log: str
     threads: int
@@ -50,29 +50,30 @@ class Job:
     @property
     def useful(self) -> float:
         """Core seconds at work."""
-        return self.threads * max(self.ended - self.began - self.start_up, 0)
+        return self.threads * (self.ended - self.began - self.start_up)
 
 
 def measure(*, full: bool = False) -> Result:
     """The share in config.yaml's run, or in the smoke run where there is no finished one."""
+    load = os.getloadavg()[0]
+    note = f"load average {load:.1f} at the start; this one wants {CORES} idle cores"
     overlay = [] if full else ["--configfile", str(ROOT / "config/smoke.yaml")]
     jobs, wall = run_workflow(overlay)
     if full:
-        return result("config.yaml, run now", jobs, CORES, wall, AIM)
-    outside = wall - span(jobs)
+        return result("config.yaml, run now", jobs, CORES, wall, AIM, note)
     finished = finished_run(ROOT / "logs", jobs)
-    pause = longest_pause(finished)
-    if finished and pause < LONGEST_PAUSE:
-        what = "the finished run in logs/"
+    if finished and longest_pause(finished) < LONGEST_PAUSE:
         cores = most_at_once(finished)
-        return result(what, finished, cores, span(finished) + outside, AIM)
-    why = (
-        f"logs/ is of several runs ({pause:.0f} s without a job)" if finished else "logs/ is empty"
-    )
-    return result(f"config/smoke.yaml; no aim, since {why}: try --full", jobs, CORES, wall, None)
+        wall = span(finished) + wall - span(jobs)
+        return result("the finished run in logs/", finished, cores, wall, AIM, note)
+    why = "logs/ is of several runs" if finished else "logs/ is empty"
+    note = f"no aim for so small a run, and {why}: try --full; {note}"
+    return result("config/smoke.yaml", jobs, CORES, wall, None, note)
 
 
-def result(what: str, jobs: list[Job], cores: int, wall: float, aim: float | None) -> Result:
+def result(
+    what: str, jobs: list[Job], cores: int, wall: float, aim: float | None, note: str
+) -> Result:
     """The share, and its two parts."""
     spent = cores * wall
     useful = sum(job.useful for job in jobs)
@@ -87,9 +88,11 @@ def result(what: str, jobs: list[Job], cores: int, wall: float, aim: float | Non
             "cores": cores,
             "wall": wall,
             "useful core seconds": useful,
+            "start-up of a job": statistics.mean(job.start_up for job in jobs),
             "start-up %": 100 * start_up / spent,
             "scheduling and idle cores %": 100 * (1 - (useful + start_up) / spent),
         },
+        note=note,
     )
 
 
@@ -115,8 +118,8 @@ def run_workflow(options: list[str]) -> tuple[list[Job], float]:
         wall = time.perf_counter() - began
         if done.returncode:
             raise RuntimeError(f"the run failed:\n{done.stdout[-3000:]}")
-        records = map(json.loads, times.read_text(encoding="utf-8").splitlines())
-        return [Job(**{k: v for k, v in r.items() if k != "rule"}) for r in records], wall
+        lines = times.read_text(encoding="utf-8").splitlines()
+        return [Job(**json.loads(line)) for line in lines], wall
 
 
 def finished_run(logs: Path, known: list[Job]) -> list[Job]:
@@ -131,7 +134,7 @@ def finished_run(logs: Path, known: list[Job]) -> list[Job]:
         models = by_name[_name(log)] or alike[_shape(log)] or known
         ended = file.stat().st_mtime
         seconds = float(file.read_text(encoding="utf-8").splitlines()[1].split("\t")[0])
-        start_up = statistics.mean(job.start_up for job in models)
+        start_up = min(statistics.mean(job.start_up for job in models), seconds)
         jobs.append(Job(log, models[0].threads, ended - seconds, ended, start_up))
     return jobs
 
@@ -153,17 +156,18 @@ def span(jobs: Iterable[Job]) -> float:
 
 def longest_pause(jobs: list[Job]) -> float:
     """Most seconds without any job between the first and the last."""
-    longest, until = 0.0, float("inf")
+    longest, until = 0.0, min((job.began for job in jobs), default=0.0)
     for job in sorted(jobs, key=lambda job: job.began):
         longest = max(longest, job.began - until)
-        until = job.ended if until == float("inf") else max(until, job.ended)
+        until = max(until, job.ended)
     return longest
 
 
 def most_at_once(jobs: list[Job]) -> int:
     """Threads of the jobs that ran at the same time, at the most: the cores that the run had."""
     changes = [(job.began, job.threads) for job in jobs]
-    changes += [(job.ended, -job.threads) for job in jobs]
+    # a little early: times are rounded, and the next job starts at once
+    changes += [(job.ended - 0.1, -job.threads) for job in jobs]
     running = most = 0
     for _, change in sorted(changes):
         running += change

@@ -4,7 +4,7 @@ import sys
 from scripts.anatomy.configuration import ConfigError, validate
 from scripts.anatomy.fingerprint import fingerprint
 
-ROOT = Path(workflow.basedir)
+ROOT = Path(workflow.current_basedir).parent
 
 try:
     SETTINGS = validate(config)

@@ -19,7 +19,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -50,7 +50,8 @@ def run(main: Main, script: dict[str, Any]) -> None:
     try:
         main(job)
     except UnreadableArtifact as error:
-        maker = _producer(str(error.path), _workflow(job.config))
+        with _workflow(job.config) as workflow:
+            maker = _producer(str(error.path), workflow)
         made_by = f"it is made by rule {maker.name}" if maker else "no rule makes it"
         sys.exit(f"{error}; {made_by}. Delete the file and run again.")
 
@@ -72,39 +73,33 @@ def _from_command_line(script: Path) -> Any:
     parser.add_argument("--configfile", nargs="+", default=[], help="overlays on config.yaml")
     parser.add_argument("--threads", type=int, help="threads to use, if not the rule's")
     arguments = parser.parse_args()
-    workflow = _workflow({}, arguments.configfile)
-    rule = _producer(arguments.artifact, workflow)
-    if rule is None:
-        sys.exit(f"no rule makes {arguments.artifact}")
-    if Path(rule.script).name != script.name:
-        sys.exit(f"{arguments.artifact} is made by {rule.script}, not by {script.name}")
-    return _job(arguments.artifact, rule, workflow, arguments.threads)
+    with _workflow({}, arguments.configfile) as workflow:
+        rule = _producer(arguments.artifact, workflow)
+        if rule is None:
+            sys.exit(f"no rule makes {arguments.artifact}")
+        if Path(rule.script).name != script.name:
+            sys.exit(f"{arguments.artifact} is made by {rule.script}, not by {script.name}")
+        return _job(arguments.artifact, rule, workflow, arguments.threads)
 
 
-def _workflow(config: dict, configfiles: list[str] = ()) -> Any:
+@contextmanager
+def _workflow(config: dict, configfiles: Sequence[str] = ()) -> Iterator[Any]:
     """The workflow with a configuration laid over config.yaml, rules loaded, nothing run."""
-    # imported here because a job of the workflow does not need any of it
-    from snakemake.settings.types import (
-        ConfigSettings,
-        DAGSettings,
-        ResourceSettings,
-        StorageSettings,
-        WorkflowSettings,
-    )
-    from snakemake.workflow import Workflow
+    # here, because a job of the workflow does not need them
+    from snakemake.api import SnakemakeApi
+    from snakemake.settings.enums import Quietness
+    from snakemake.settings.types import ConfigSettings, OutputSettings, ResourceSettings
 
-    workflow = Workflow(
-        config_settings=ConfigSettings(
-            configfiles=[Path(file) for file in configfiles], config=config
-        ),
-        resource_settings=ResourceSettings(cores=os.cpu_count()),
-        workflow_settings=WorkflowSettings(),
-        storage_settings=StorageSettings(),
-        dag_settings=DAGSettings(rerun_triggers=frozenset()),
-        storage_provider_settings={},
-    )
-    workflow.include(str(ROOT / "Snakefile"), overwrite_default_target=True)
-    return workflow
+    output = OutputSettings(quiet={Quietness.ALL}, enable_file_logging=False)
+    with SnakemakeApi(output) as api:
+        loaded = api.workflow(
+            resource_settings=ResourceSettings(cores=os.cpu_count()),
+            config_settings=ConfigSettings(
+                configfiles=[Path(file) for file in configfiles], config=config
+            ),
+            snakefile=ROOT / "Snakefile",
+        )
+        yield loaded._workflow  # the api has no call that looks a rule up by its output
 
 
 def _producer(artifact: str, workflow: Any) -> Any:
@@ -124,7 +119,7 @@ def _job(artifact: str, rule: Any, workflow: Any, threads: int | None) -> Simple
     return SimpleNamespace(
         input=inputs,
         output=outputs,
-        params=rule.expand_params(wildcards, inputs, outputs, None),
+        params=rule.expand_params(wildcards, inputs, outputs, None)[0],
         wildcards=named,
         threads=threads or resources["_cores"],
         resources=SimpleNamespace(gpu=resources.get("gpu", 0)),

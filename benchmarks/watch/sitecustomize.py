@@ -33,17 +33,16 @@ def _tell(watched_since: float) -> None:
     job = getattr(sys.modules["__main__"], "snakemake", None)
     if not hasattr(job, "rule"):
         return
-    ended = time.time()
+    ended, importing = time.time(), _importing
     import psutil
 
     began = psutil.Process().create_time()
     record = {
-        "rule": job.rule,
         "log": job.log[0],
         "threads": job.threads,
         "began": began,
         "ended": ended,
-        "start_up": watched_since - began + _importing,
+        "start_up": watched_since - began + importing,
     }
     with open(os.environ["JOB_TIMES"], "a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")

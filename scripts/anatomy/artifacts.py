@@ -52,9 +52,17 @@ def writing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # safetensors makes files that only the owner can read
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 @contextmanager

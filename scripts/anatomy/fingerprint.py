@@ -29,9 +29,7 @@ Dotted = tuple[str, ...]
 """A dotted name: `("scripts", "anatomy", "topic", "theory")`."""
 
 
-def fingerprint(
-    script: str | Path, *, root: Path, ignore: Collection[str] = frozenset()
-) -> str:
+def fingerprint(script: str | Path, *, root: Path, ignore: Collection[str] = frozenset()) -> str:
     """The digest (16 hexadecimal digits) of the code that `script` uses, itself included.
 
     Modules in `ignore` (dotted names) do not count, nor does what only they use: code that decides

@@ -32,7 +32,7 @@ def main(snakemake: Any) -> None:
                 parts = (point.corpus, point.variant)
                 fingerprint = job.fingerprint(snakemake.params.code, seed, *map(repr, parts))
                 with RunState(states / f"point{number}-seed{seed}", fingerprint) as state:
-                    model, _ = experiment.train(
+                    trained = experiment.train(
                         point.variant,
                         corpus,
                         seed=seed,
@@ -40,10 +40,11 @@ def main(snakemake: Any) -> None:
                         compute=compute,
                         label=f"{grid.varies} {point.value:g}, {point.measure}, seed {seed}",
                     )
-                view = measures.view_of(model)
+                rng = seeding.numpy_generator(seed, "best ratio")
+                view = measures.view_of(trained.model)
                 rows += [
                     {"varies": grid.varies, "seed": seed} | row
-                    for row in trials.compare(point, view, corpus)
+                    for row in trials.compare(point, view, corpus, rng)
                 ]
     table = pd.DataFrame(rows)
     artifacts.write_table(path, table)

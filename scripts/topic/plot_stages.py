@@ -73,7 +73,7 @@ def _attention(ax: plt.Axes, table: pd.DataFrame) -> None:
         scaled = table.assign(share=table["attention_" + name.replace(" ", "_")] / uniform)
         figures.band(ax, scaled, "share", label=name, colour=colour)
     ax.axhline(1, color="grey", linewidth=0.8, linestyle=":")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, max(2, ax.get_ylim()[1]))
 
 
 def _loss(ax: plt.Axes, table: pd.DataFrame) -> None:

@@ -1,13 +1,15 @@
 """Draw theory against measurement: one column of panels per setting that varies.
 
 Above, block entries of W_V against Theorem 2; below, the attention ratio R against Theorem 3.
-Lines are predictions, points trained models, one per seed.
+Dashed lines are the theorems, for infinitely long documents; solid lines the optimum for the
+documents' true length; points trained models, one per seed.
 """
 
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from scripts import job
 from scripts.anatomy import artifacts, figures
@@ -43,9 +45,17 @@ def main(snakemake: Any) -> None:
             ax.set_xlabel(LABELS[varies])
             if varies == "l2":
                 ax.set_xscale("log")
+            elif varies == "tau":
+                ax.xaxis.get_major_locator().set_params(integer=True)
     axes[0, 0].set_ylabel("mean entry of $W_V$ (Theorem 2)")
     axes[1, 0].set_ylabel("attention ratio $R$ (Theorem 3)")
-    axes[0, 0].legend(fontsize="small")
+    colours = [Line2D([], [], color=c, lw=4, label=name) for name, c in COLOURS.items()]
+    kinds = [
+        Line2D([], [], color="black", linestyle="--", label="theorem, infinite documents"),
+        Line2D([], [], color="black", label="optimum for 150 words"),
+        Line2D([], [], color="black", marker="o", linestyle="", label="trained"),
+    ]
+    figure.legend(handles=[*colours, *kinds], loc="outside upper center", ncols=7)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 
@@ -55,9 +65,10 @@ def _draw(ax: plt.Axes, table: pd.DataFrame) -> None:
         return
     for quantity, part in table.groupby("quantity", sort=False):
         colour = COLOURS[quantity]
-        predicted = part.groupby("value")["predicted"].first()
-        ax.plot(predicted.index, predicted, color=colour, label=f"{quantity}, predicted")
-        ax.plot(part["value"], part["measured"], "o", color=colour, alpha=0.7, label="measured")
+        lines = part.groupby("value")[["theorem", "finite"]].mean()
+        ax.plot(lines.index, lines["theorem"], "--", color=colour, linewidth=1.2)
+        ax.plot(lines.index, lines["finite"], color=colour)
+        ax.plot(part["value"], part["measured"], "o", color=colour, alpha=0.7, markersize=5)
     ax.axhline(0, color="grey", linewidth=0.8, linestyle=":")
 
 

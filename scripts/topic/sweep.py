@@ -30,11 +30,11 @@ def main(snakemake: Any) -> None:
                 name = "-".join(map(str, labels.values()))
                 fingerprint = job.fingerprint(params.code, seed, Path(corpus_path), repr(variant))
                 with RunState(states / f"{name}-seed{seed}", fingerprint) as state:
-                    model, run = experiment.train(
+                    trained = experiment.train(
                         variant, corpus, seed=seed, state=state, compute=compute, label=name
                     )
-                losses = {"loss_reached": run.evaluations[-1]["dev_loss"]}
-                found = trials.sweep_row(measures.view_of(model), corpus, measurement)
+                losses = {"dev_loss": trained.dev_loss}
+                found = trials.sweep_row(measures.view_of(trained.model), corpus, measurement)
                 rows.append(labels | {"seed": seed} | losses | found)
     table = pd.DataFrame(rows)
     artifacts.write_table(path, table)

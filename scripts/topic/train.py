@@ -48,7 +48,7 @@ def _train_seed(
     with RunState(folder / ".state", fingerprint) as state:
         if state.restore(outputs):
             return
-        model, run = experiment.train(
+        trained = experiment.train(
             variant,
             storage.read_corpus(corpus),
             seed=seed,
@@ -57,14 +57,14 @@ def _train_seed(
             label=os.path.join(*folder.parts[-3:]),
         )
         weights, checkpoints, history, record = outputs
-        artifacts.write_tensors(weights, model.state_dict())
-        artifacts.write_tensors(checkpoints, run.checkpoints)
-        artifacts.write_table(history, _history(run))
+        artifacts.write_tensors(weights, trained.model.state_dict())
+        artifacts.write_tensors(checkpoints, trained.run.checkpoints)
+        artifacts.write_table(history, _history(trained.run))
         artifacts.write_json(
             record,
             {
                 "params": variant.model_dump(mode="json", exclude={"corpora"}),
-                "metrics": _losses(run),
+                "metrics": _losses(trained),
                 "provenance": provenance.record(seed=seed, device=compute.device, started=started),
             },
         )
@@ -77,13 +77,14 @@ def _history(run: Run) -> pd.DataFrame:
     return loss.merge(pd.DataFrame(run.evaluations), on="step", how="outer")
 
 
-def _losses(run: Run) -> dict[str, float]:
+def _losses(trained: experiment.Trained) -> dict[str, float]:
     """First and last losses; the last training loss is a mean over 100 steps."""
+    run = trained.run
     return {
         "first_loss": float(run.loss[0]),
         "last_loss": float(run.loss[-100:].mean()),
         "first_dev_loss": run.evaluations[0]["dev_loss"],
-        "last_dev_loss": run.evaluations[-1]["dev_loss"],
+        "last_dev_loss": trained.dev_loss,
     }
 
 

@@ -305,6 +305,11 @@ def test_crossing_of_a_straight_line(share: float, spacing: int, by: int) -> Non
     assert measures.crossing(steps, 3.0 * steps, share=share, by=by) == pytest.approx(share * by)
 
 
+def test_a_norm_that_is_no_number_crosses_nowhere() -> None:
+    steps, norm = np.array([0, 10, 1000]), np.array([1.0, 2.0, math.nan])  # a run that diverged
+    assert math.isnan(measures.crossing(steps, norm))
+
+
 def test_the_slower_of_two_crosses_later() -> None:
     steps = np.array([0, 1, 3, 10, 30, 100, 300, 1000])
     fast, slow = 1 - np.exp(-steps / 20), 1 - np.exp(-steps / 200)

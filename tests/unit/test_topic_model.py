@@ -352,12 +352,34 @@ def test_the_penalty_is_the_squared_norm_and_has_a_gradient(value: str, tmp_path
     moved, losses = [], []
     for name, variant in (("decayed", decayed), ("plain", plain)):
         with RunState(tmp_path / name, "") as state:
-            trained, run = experiment.train(variant, corpus, seed=0, state=state)
-        moved.append(trained.penalised().detach())
-        losses.append(run.loss[0])
+            trained = experiment.train(variant, corpus, seed=0, state=state)
+        moved.append(trained.model.penalised().detach())
+        losses.append(trained.run.loss[0])
     # one step of SGD: the gradient of 0.25 ||W||^2 is W / 2
     torch.testing.assert_close(moved[0] - moved[1], -0.1 * 0.5 * start, rtol=1e-4, atol=1e-8)
     assert losses[0] - losses[1] == pytest.approx(0.25 * start.square().sum().item(), rel=1e-2)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared"])
+def test_the_held_out_loss_is_over_all_documents_and_without_the_penalty(
+    loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = small_corpus()
+    variant = Variant(loss=loss, l2=0.3, learning_rate=0.1, steps=4, checkpoints=2)
+    whole = experiment._dev_batches(corpus, variant, 0, "cpu")
+    assert [len(part.tokens) for part in whole] == [7]
+    monkeypatch.setattr(experiment, "DEV_DOCS_AT_ONCE", 3)  # so that seven documents are 3 + 3 + 1
+    with RunState(tmp_path, "") as state:
+        trained = experiment.train(variant, corpus, seed=0, state=state)
+    with torch.no_grad():
+        output = trained.model(whole[0])
+    expected = objective(
+        output, whole[0].target, whole[0].document, loss=loss, average="document"
+    ).item()
+    assert trained.dev_loss == pytest.approx(expected, rel=1e-5)
+    evaluations = trained.run.evaluations
+    assert [record["step"] for record in evaluations] == [0, 1, 4]
+    assert evaluations[-1]["dev_loss"] < evaluations[0]["dev_loss"]
 
 
 # --- the block matrix of Theorem 2 --------------------------------------------------------------
@@ -513,9 +535,9 @@ def trained_bert(tmp_path: Path, **settings: object) -> tuple[TopicBert, TopicBe
     )
     corpus = small_corpus()
     with RunState(tmp_path, "") as state:
-        model, run = experiment.train(variant, corpus, seed=0, state=state)
-    assert np.isfinite(run.loss).all()
-    return experiment.build(variant, corpus, 0).eval(), model
+        trained = experiment.train(variant, corpus, seed=0, state=state)
+    assert np.isfinite(trained.run.loss).all()
+    return experiment.build(variant, corpus, 0).eval(), trained.model
 
 
 def test_frozen_attention_is_uniform_and_stays_so(tmp_path: Path, tokens: np.ndarray) -> None:

@@ -1,6 +1,7 @@
 """One training run of the topic study, from a corpus and a variant to a trained model."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,6 +20,21 @@ DEV_DOCS_AT_ONCE = 500
 ON_CPU = Compute()
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A trained model, on the CPU.
+
+    Attributes:
+        model: The model.
+        run: Its losses and checkpoints; held-out losses there are on the first 500 documents.
+        dev_loss: Its loss on all held-out documents.
+    """
+
+    model: nn.Module
+    run: Run
+    dev_loss: float
+
+
 def train(
     variant: settings.Variant,
     corpus: Corpus,
@@ -27,8 +43,8 @@ def train(
     state: RunState,
     compute: Compute = ON_CPU,
     label: str = "training",
-) -> tuple[nn.Module, Run]:
-    """Train a variant on a corpus; the model comes back on the CPU."""
+) -> Trained:
+    """Train a variant on a corpus."""
     model = build(variant, corpus, seed).to(compute.device)
     if compute.compile and compute.device.startswith("cuda"):
         model.compile()
@@ -40,10 +56,10 @@ def train(
         penalty = variant.l2 * model.penalised().square().sum() if variant.l2 else 0.0
         return loss(batches.at(step)) + penalty
 
-    def evaluate() -> dict[str, float]:
+    def dev_loss(batches: list[MaskedBatch]) -> float:
         # the batches are of one size but for the last: weigh them by their documents
-        losses = [loss(batch).item() for batch in dev]
-        return {"dev_loss": float(np.average(losses, weights=[len(b.tokens) for b in dev]))}
+        losses = [loss(batch).item() for batch in batches]
+        return float(np.average(losses, weights=[len(batch.tokens) for batch in batches]))
 
     run = fit(
         model,
@@ -52,13 +68,15 @@ def train(
         state=state,
         seed=seed,
         checkpoint_steps=checkpoint_steps(variant.steps, variant.checkpoints),
-        evaluate=evaluate,
+        evaluate=lambda: {"dev_loss": dev_loss(dev[:1])},  # a curve needs no more documents
         device=compute.device,
         autocast=compute.autocast and variant.model.kind == "bert",
         save_every=compute.save_every,
         label=label,
     )
-    return model.cpu(), run
+    with torch.inference_mode():
+        final_loss = dev_loss(dev)
+    return Trained(model.cpu(), run, final_loss)
 
 
 def recipe(variant: settings.Variant) -> Recipe:

@@ -6,8 +6,8 @@ No network is trained here. These are the yardsticks that trained models are jud
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Integer
-from scipy.optimize import minimize_scalar
+from jaxtyping import Bool, Float, Integer
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import digamma, log_softmax
 
 from scripts.anatomy.topic.corpora import (
@@ -19,6 +19,7 @@ from scripts.anatomy.topic.corpora import (
     topic_counts,
     word_mask,
 )
+from scripts.anatomy.topic.theory import ValueBlocks
 
 # Masking of BERT, as everywhere in the paper
 P_M, P_C, P_R = 0.15, 0.1, 0.1
@@ -113,6 +114,66 @@ def fit_blocks_cross_entropy(
     return BlockFit(float(best.x), float(best.fun))
 
 
+def best_attention_ratio(
+    documents: Integer[np.ndarray, "docs longest"],
+    membership: Bool[np.ndarray, "words topics"],
+    blocks: ValueBlocks,
+    rng: np.random.Generator,
+    *,
+    p_m: float = P_M,
+) -> float:
+    """Theorem 3's R for these very documents: the ratio with the least squared loss on them.
+
+    The theorem's documents are infinitely long, and it leaves open how MASK is attended to; these
+    have as many words as they have, and MASK's weight is free. Otherwise attention has the theorem's
+    form (same topic R, other words 1) and W_V the given blocks.
+    """
+    topic = np.where(documents >= FIRST_WORD, membership.argmax(axis=1)[documents - FIRST_WORD], -1)
+    selected = _select(documents, rng, p_m)
+    observed = _replace(documents, selected, len(membership), rng)
+    counts = topic_counts(observed, membership)
+    masks = (observed == MASK).sum(axis=1)
+    by_topic = membership.argmax(axis=1)[observed[selected] - FIRST_WORD]
+    asking = observed[selected] >= FIRST_WORD  # MASK attends uniformly whatever R is
+    row, query, target = (
+        array[asking] for array in (np.nonzero(selected)[0], by_topic, topic[selected])
+    )
+    return _least_loss_ratio(counts[row], masks[row], query, target, blocks, membership)
+
+
+def _least_loss_ratio(
+    counts: Float[np.ndarray, "queries topics"],
+    masks: Integer[np.ndarray, "queries"],
+    query: Integer[np.ndarray, "queries"],
+    target: Integer[np.ndarray, "queries"],
+    blocks: ValueBlocks,
+    membership: Bool[np.ndarray, "words topics"],
+) -> float:
+    """Minimise the mean squared loss over R, given each query's document by topics."""
+    v = len(membership) / membership.shape[1]
+    every = np.arange(len(query))
+    own = counts[every, query]
+    total, squares = counts.sum(axis=1), np.square(counts).sum(axis=1)
+    same_target = query == target
+    of_target = counts[every, target]
+    x, y, z = blocks.same, blocks.different, blocks.mask_column
+
+    def loss(log_weights: Float[np.ndarray, "2"]) -> float:
+        ratio, of_mask = np.exp(log_weights)
+        extra = (ratio - 1) * own  # weight that the query's topic gains
+        weight = total + of_mask * masks + extra
+        constant = y * (total + extra) + z * of_mask * masks  # output on words of any topic
+        # outputs are (constant + (x - y) a_k) / weight with a_k the weight on topic k
+        sum_a = total + extra
+        sum_a2 = squares + 2 * own * extra + extra**2
+        topics = counts.shape[1]
+        norm = topics * constant**2 + 2 * constant * (x - y) * sum_a + (x - y) ** 2 * sum_a2
+        aimed = constant + (x - y) * (of_target + np.where(same_target, extra, 0))
+        return float(np.mean(v * norm / weight**2 - 2 * aimed / weight))
+
+    return float(np.exp(minimize(loss, np.zeros(2), method="Nelder-Mead").x[0]))
+
+
 def _block_features(
     documents: Integer[np.ndarray, "docs longest"],
     membership: Bool[np.ndarray, "words topics"],
@@ -138,9 +199,9 @@ def _block_features(
 
 
 def _select(
-    documents: Integer[np.ndarray, "docs longest"], rng: np.random.Generator
+    documents: Integer[np.ndarray, "docs longest"], rng: np.random.Generator, p_m: float = P_M
 ) -> Bool[np.ndarray, "docs longest"]:
-    return word_mask(documents) & (rng.random(documents.shape) < P_M)
+    return word_mask(documents) & (rng.random(documents.shape) < p_m)
 
 
 def _replace(

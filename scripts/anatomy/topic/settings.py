@@ -365,7 +365,7 @@ class Grid(Settings):
     words_per_topic: PositiveInt = Field(10, description="Words v of a topic where fixed.")
     tau: PositiveInt = Field(3, description="Topics of a document where fixed.")
     p_m: Probability = Field(0.15, description="Selected share where fixed.")
-    l2: NonNegative = Field(1e-6, description="L2 weight where fixed.")
+    l2: NonNegative = Field(0.0, description="L2 weight where fixed; 0 is the limit to 0.")
     steps: PositiveInt = Field(900, description="Optimiser steps of each training.")
 
     @model_validator(mode="after")
@@ -380,8 +380,11 @@ class Grid(Settings):
                 raise ValueError(f"p_m must be below 1, not {value:g}")
         taus = self.values if self.varies == "tau" else [self.tau]
         topics = self.values if self.varies == "topics" else [self.topics]
-        if max(taus) > min(topics):
-            raise ValueError(f"tau ({max(taus):g}) is above topics ({min(topics):g})")
+        if max(taus) >= min(topics):
+            raise ValueError(
+                f"tau ({max(taus):g}) must be below topics ({min(topics):g}): "
+                "where every document has every topic there is nothing to learn"
+            )
         return self
 
 

@@ -258,6 +258,46 @@ def optimal_value(setting: Setting, *, l2: float = 0.0) -> ValueBlocks:
     return ValueBlocks(y + gram_contrast(setting), y, setting.p_mask / D)
 
 
+def finite_value(setting: Setting, *, length: int, l2: float = 0.0) -> ValueBlocks:
+    """The same minimiser for documents of `length` words instead of infinitely many.
+
+    Beyond the paper; derived here. With N words the share of MASK differs from document to
+    document, so W_V is no longer free to trade the MASK column against the other entries: z moves
+    towards y. And the selected position itself is one of the N: with probability p_c it shows the
+    word that is asked for. Block means of W_V solve M (x, y, z) = b with M = E[A A^T] and
+    b = E[A 1{target in row's topic}]/v, where N A counts, over N - 1 independent observed tokens and the
+    selected one, those of the row's topic, of other topics and MASK. W_V also has a larger
+    diagonal then, which block means include and do not depend on.
+    """
+    _check(length >= 1, f"length={length} must be positive")
+    _check(setting.visible, "derived for visible positions only")
+    T, v, N = setting.topics, setting.words_per_topic, length
+    present = setting.tau / T
+    M, b = np.zeros((3, 3)), np.zeros(3)
+    for inside, chance in ((1, present), (0, 1 - present)):
+        in_topic = setting.p_random / T + setting.c * inside / setting.tau
+        others = np.array([in_topic, 1 - setting.p_mask - in_topic, setting.p_mask])
+        own = _selected_shares(setting, inside / setting.tau)
+        covariance = np.diag(others) - np.outer(others, others)
+        second = (N - 1) * covariance + (N - 1) ** 2 * np.outer(others, others) + np.diag(own)
+        cross = (N - 1) * np.outer(others, own)
+        M += chance * (second + cross + cross.T) / N**2
+        target = _selected_shares(setting, 1.0)  # seen where the target is of the row's topic
+        b += chance * inside / setting.tau * ((N - 1) * others + target) / (N * v)
+    x, y, z = np.linalg.solve(M + l2 * np.diag([v, (T - 1) * v, 1]), b)
+    return ValueBlocks(float(x), float(y), float(z))
+
+
+def _selected_shares(setting: Setting, of_topic: float) -> Float[np.ndarray, "3"]:
+    """Where a selected position ends: in the row's topic, in another, at MASK.
+
+    `of_topic` is the chance that its true word is of the row's topic.
+    """
+    kept, random = setting.p_c, setting.p_r
+    inside = kept * of_topic + random / setting.topics
+    return np.array([inside, kept + random - inside, 1 - kept - random])
+
+
 def value_matrix(blocks: ValueBlocks, setting: Setting) -> Float[np.ndarray, "tokens tokens"]:
     """W_V in full: blocks over words, the MASK column, and a MASK row of zeros."""
     W_V = np.zeros((1 + setting.n_words, 1 + setting.n_words))

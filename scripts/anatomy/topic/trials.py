@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
-from scripts.anatomy.topic import measures, settings, theory
+from scripts.anatomy.topic import measures, reference, settings, theory
 from scripts.anatomy.topic.corpora import Corpus, token_counts
-
-VALUE_LEARNING_RATE = 0.003
-ATTENTION_LEARNING_RATE = 0.003
 
 
 @dataclass(frozen=True)
@@ -48,67 +46,103 @@ def points(grid: settings.Grid) -> Iterator[Point]:
         for measure in grid.measures:
             if measure == "attention" and at["tau"] == 1:
                 continue
-            variant = _variant(measure, at["l2"], at["p_m"], grid.steps)
-            yield Point(value, measure, corpus, variant, setting)
+            variant = _value_variant(setting, at["l2"])
+            if measure == "attention":
+                variant = ATTENTION
+            masking = settings.Masking(p_m=at["p_m"])
+            update = {"masking": masking, "steps": grid.steps}
+            yield Point(value, measure, corpus, variant.model_copy(update=update), setting)
 
 
-def _variant(measure: str, l2: float, p_m: float, steps: int) -> settings.Variant:
-    attention = measure == "attention"
+# The rate falls to 0 in both, so that the last steps' noise does not count.
+ATTENTION = settings.Variant(
+    model=settings.CompactModel(value="block", attention="trained"),
+    loss="squared",
+    learning_rate=0.01,
+    schedule="linear",
+    checkpoints=1,
+)
+
+
+def _value_variant(setting: theory.Setting, l2: float) -> settings.Variant:
+    """W_V by SGD from near zero: without a penalty that finds the minimum-norm optimum.
+
+    The squared loss bends most along the mean document, by 2 (p_0^2 + c^2/(T v)); SGD is stable up
+    to 2 over that, and takes less than a third of it.
+    """
+    bend = setting.p_mask**2 + setting.c**2 / setting.n_words
     return settings.Variant(
-        model=settings.CompactModel(
-            value="block" if attention else "trained",
-            attention="trained" if attention else "uniform",
-        ),
         loss="squared",
-        l2=0 if attention else l2,
-        masking=settings.Masking(p_m=p_m),
-        learning_rate=ATTENTION_LEARNING_RATE if attention else VALUE_LEARNING_RATE,
-        # the mean over the last steps' noise: let the rate fall at the end
+        l2=l2,
+        optimiser="sgd",
+        learning_rate=0.3 / bend,
+        init=settings.Init(scale=1e-4),
         schedule="linear",
-        steps=steps,
         checkpoints=1,
     )
 
 
-def compare(point: Point, view: measures.TokenView, corpus: Corpus) -> list[dict[str, float | str]]:
-    """Rows of predicted and measured values at a point."""
+def compare(
+    point: Point, view: measures.TokenView, corpus: Corpus, rng: np.random.Generator
+) -> list[dict[str, float | str]]:
+    """Rows of a trained model's values beside two predictions.
+
+    `theorem` is Theorem 2 or 3, for infinitely long documents; `finite` the optimum for documents
+    of the corpus's length, derived here for W_V and computed on the corpus for R.
+    """
+    setting = point.setting
     if point.measure == "attention":
+        blocks = theory.optimal_value(setting)
+        p_m = point.variant.masking.p_m
         pairs = {
             "R": (
-                theory.optimal_attention_ratio(point.setting),
+                theory.optimal_attention_ratio(setting),
+                reference.best_attention_ratio(
+                    corpus.train, corpus.membership, blocks, rng, p_m=p_m
+                ),
                 measures.attention_ratio(view.scores, corpus.membership),
             )
         }
     else:
-        predicted = theory.optimal_value(point.setting, l2=point.variant.l2)
-        blocks = measures.block_means(measures.words(view.value), corpus.membership)
+        l2, length = point.variant.l2, point.corpus.length.longest
+        found = measures.block_means(measures.words(view.value), corpus.membership)
+        trained = theory.ValueBlocks(
+            found["same_with_diagonal"], found["different"], measures.mask_column(view.value)
+        )
+        sources = (
+            theory.optimal_value(setting, l2=l2),
+            theory.finite_value(setting, length=length, l2=l2),
+            trained,
+        )
         pairs = {
-            "same topic": (predicted.same, blocks["same_with_diagonal"]),
-            "different topic": (predicted.different, blocks["different"]),
-            "MASK": (predicted.mask_column, measures.mask_column(view.value)),
+            "same topic": tuple(blocks.same for blocks in sources),
+            "different topic": tuple(blocks.different for blocks in sources),
+            "MASK": tuple(blocks.mask_column for blocks in sources),
         }
     return [
-        {"value": point.value, "quantity": name, "predicted": theirs, "measured": ours}
-        for name, (theirs, ours) in pairs.items()
+        {"value": point.value, "quantity": name}
+        | dict(zip(("theorem", "finite", "measured"), values, strict=True))
+        for name, values in pairs.items()
     ]
 
 
 def errors(table: pd.DataFrame) -> dict[str, list[float]]:
-    """Largest differences from theory, a list with a value per seed.
+    """Largest differences of trained models from each prediction; lists have a value per seed.
 
-    `value_error`: of entries of W_V, as a share of the predicted same-topic entry at the same
-    point; `attention_error`: of R, relative.
+    `value_*`: of entries of W_V, as a share of the predicted same-topic entry at the same point;
+    `attention_*`: of R, relative.
     """
-    same = table[table["quantity"] == "same topic"].groupby("value")["predicted"].first()
-    scale = table["predicted"].where(table["quantity"] == "R", table["value"].map(same))
-    table = table.assign(error=(table["measured"] - table["predicted"]).abs() / scale)
-    is_ratio = table["quantity"] == "R"
-    found = {"value_error": table[~is_ratio], "attention_error": table[is_ratio]}
-    return {
-        name: part.groupby("seed")["error"].max().tolist()
-        for name, part in found.items()
-        if len(part)
-    }
+    found = {}
+    ratio = table["quantity"] == "R"
+    for prediction in ("theorem", "finite"):
+        same = table[table["quantity"] == "same topic"].groupby("value")[prediction].first()
+        scale = table[prediction].where(ratio, table["value"].map(same))
+        errors = ((table["measured"] - table[prediction]) / scale).abs()
+        for name, rows in (("value", ~ratio), ("attention", ratio)):
+            if rows.any():
+                worst = errors[rows].groupby(table["seed"]).max()
+                found[f"{name}_{prediction}"] = worst.tolist()
+    return found
 
 
 def sweep_variants(

@@ -1,0 +1,555 @@
+"""Every mistake in the configuration is told in one line, and what is right means what it says."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from scripts.anatomy import configuration
+from scripts.anatomy.configuration import Config, ConfigError, validate
+from scripts.anatomy.topic.settings import CompactModel, Variant
+
+ROOT = Path(__file__).parents[2]
+DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+LDA = {"kind": "lda", "train": 10, "dev": 10}
+
+
+def merged(config: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
+    """An overlay laid over a configuration, as --configfile does."""
+    result = copy.deepcopy(config)
+    for key, value in overlay.items():
+        deeper = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if deeper else value
+    return result
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    """{"a": {"b": value}} for "a.b"."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value
+
+
+def with_changes(changes: dict[str, Any]) -> dict[str, Any]:
+    """The default configuration, changed at some paths."""
+    config = DEFAULT
+    for path, value in changes.items():
+        config = merged(config, nested(path, value))
+    return config
+
+
+def told(changes: dict[str, Any]) -> list[str]:
+    """The lines of what is wrong with a configuration."""
+    with pytest.raises(ConfigError) as caught:
+        validate(with_changes(changes))
+    assert caught.value.__suppress_context__  # no traceback of pydantic
+    return str(caught.value).split("\n")
+
+
+# --- what is right ------------------------------------------------------------------------------
+
+
+def test_the_default_configuration_is_valid() -> None:
+    settings = validate(DEFAULT)
+    assert settings.scale == "laptop"
+    study = settings.topic
+    assert {"lda", "exact", "overlap"} <= {corpus.kind for corpus in study.corpora.values()}
+    assert len(study.seeds) >= 3
+    assert study.corpora["lda"].words_per_topic == 10
+
+
+def overlays() -> list[Path]:
+    return sorted((ROOT / "config").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", overlays(), ids=[path.name for path in overlays()])
+def test_overlays_are_valid(path: Path) -> None:
+    overlay = yaml.safe_load(path.read_text(encoding="utf-8"))
+    settings = validate(merged(DEFAULT, overlay))
+    assert settings.topic.present_variants
+    assert settings.scale == overlay.get("scale", "laptop")
+
+
+def test_the_schema_file_is_in_step() -> None:
+    text = (ROOT / configuration.SCHEMA).read_text(encoding="utf-8")
+    assert text == configuration.schema(), "run python -m scripts.anatomy.configuration"
+
+
+def test_every_key_is_described() -> None:
+    definitions = Config.model_json_schema()["$defs"]
+    for name, model in definitions.items():
+        for key, field in model.get("properties", {}).items():
+            assert "description" in field or "const" in field, f"{name}.{key}"
+
+
+def test_validation_leaves_the_configuration_alone() -> None:
+    config = with_changes({"topic.variants.mine": {"released_compat": True}})
+    before = copy.deepcopy(config)
+    validate(config)
+    assert config == before
+
+
+def test_settings_do_not_change() -> None:
+    settings = validate(DEFAULT)
+    with pytest.raises(ValueError, match="frozen"):
+        settings.topic.measurement.documents = 1
+
+
+def test_null_removes() -> None:
+    name, figure = next((names[0], key) for key, names in DEFAULT["topic"]["figures"].items())
+    before = validate(DEFAULT).topic
+    study = validate(
+        with_changes(
+            {
+                f"topic.variants.{name}": None,
+                "topic.grids.tau": None,
+                "topic.corpora.unused": None,
+            }
+        )
+    ).topic
+    assert before.present_variants.keys() - study.present_variants.keys() == {name}
+    assert before.present_grids.keys() - study.present_grids.keys() == {"tau"}
+    assert study.present_corpora == before.present_corpora
+    # a figure that names a removed run shows the others
+    assert name in before.shown(figure)
+    assert study.shown(figure) == [other for other in before.shown(figure) if other != name]
+
+
+def test_a_removed_corpus_is_missed_by_what_uses_it() -> None:
+    lines = told({"topic.corpora.mine": None, "topic.variants.mine.corpora": ["mine"]})
+    assert lines[0].startswith("topic.variants.mine: no corpus named mine; there are lda")
+
+
+def test_max_steps_caps_and_lengthens_nothing() -> None:
+    changes = {"topic.variants.short.steps": 3, "topic.variants.long.steps": 5000}
+    study = validate(with_changes(changes | {"topic.max_steps": 7})).topic
+    free = validate(with_changes(changes)).topic
+    assert free.max_steps is None
+    assert (free.present_variants["long"].steps, study.present_variants["long"].steps) == (5000, 7)
+    assert study.present_variants["short"].steps == 3
+    assert study.present_grids and study.present_sweep.steps == 7
+    for one, other in (
+        *zip(study.present_variants.values(), free.present_variants.values(), strict=True),
+        *zip(study.present_grids.values(), free.present_grids.values(), strict=True),
+        (study.present_sweep, free.present_sweep),
+    ):
+        assert one.steps == min(7, other.steps)
+        assert one == other.model_copy(update={"steps": one.steps})  # all else is as it was
+
+
+def test_defaults_are_the_papers() -> None:
+    variant = Variant()
+    assert (variant.masking.p_m, variant.masking.p_c, variant.masking.p_r) == (0.15, 0.1, 0.1)
+    assert (variant.masking.context, variant.masking.fresh) == ("visible", True)
+    assert (variant.average, variant.batch, variant.l2) == ("document", 40, 0)
+    assert (variant.model.embedding, variant.model.attention) == ("one_hot", "uniform")
+    assert (variant.model.value, variant.model.head) == ("trained", "identity")
+    assert not (variant.model.input_norm or variant.model.biases)
+
+
+@pytest.mark.parametrize(
+    ("loss", "average"), [(None, "token"), ("cross_entropy", "token"), ("squared", "entry")]
+)
+def test_released_compat_expands(loss: str | None, average: str) -> None:
+    given = {
+        "released_compat": True,
+        "learning_rate": 0.01,
+        "masking": {"p_m": 0.2, "context": "visible", "fresh": True},
+        "model": {"attention": "trained"},
+        "init": {"law": "normal", "scale": 0.3},
+    }
+    found = Variant.model_validate(given | ({"loss": loss} if loss else {}))
+    assert found.average == average
+    assert found.init.law == "library"
+    masking = found.masking
+    assert (masking.context, masking.fresh, masking.random_tokens) == ("hidden", False, "all")
+    assert (found.model.input_norm, found.model.biases) == (True, True)
+    # what it does not speak of is as given
+    assert (masking.p_m, found.learning_rate, found.model.attention) == (0.2, 0.01, "trained")
+    # and validating its own output changes nothing
+    assert Variant.model_validate(found.model_dump(mode="json")) == found
+
+
+def test_released_compat_alone_and_switched_off() -> None:
+    assert Variant(released_compat=True).model.input_norm
+    assert Variant(released_compat=False) == Variant()
+    assert Variant.model_validate({"released_compat": False}).masking.fresh
+
+
+def test_the_model_is_compact_unless_it_says_bert() -> None:
+    variants = validate(
+        with_changes(
+            {
+                "topic.variants.one.model": {"attention": "trained"},
+                "topic.variants.two.model": {"kind": "bert", "width": 32, "heads": 4},
+            }
+        )
+    ).topic.present_variants
+    assert isinstance(variants["one"].model, CompactModel)
+    assert variants["two"].model.heads == 4
+
+
+def test_numbers_may_be_written_as_yaml_reads_them() -> None:
+    # YAML takes 1e-5 for a word
+    study = validate(with_changes({"topic.variants.mine.l2": "1e-5"})).topic
+    assert study.present_variants["mine"].l2 == 1e-5
+
+
+# --- what is wrong ------------------------------------------------------------------------------
+
+VARIANT = "topic.variants.mine"
+CORPUS = "topic.corpora.mine"
+NARROW = {"width": 50, "head": "trained"}
+BERT = {"kind": "bert", "width": 64}
+MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
+    # what is set, to what, the key that the line begins with, what else it says
+    "unknown section": ("topics", {}, "topics", ["no such key"]),
+    "unknown key": ("topic.variant", {}, "topic.variant", ["no such key"]),
+    "unknown key of a variant": (f"{VARIANT}.step", 5, f"{VARIANT}.step", ["no such key"]),
+    "unknown key below": (f"{VARIANT}.masking.p_q", 0.1, f"{VARIANT}.masking.p_q", ["no such"]),
+    "key of another kind of corpus": (CORPUS, LDA | {"tau": 2}, f"{CORPUS}.tau", ["no such key"]),
+    "key of another model": (f"{VARIANT}.model", {"layers": 2}, f"{VARIANT}.model.layers", ["no"]),
+    "word for a number": (f"{VARIANT}.steps", "many", f"{VARIANT}.steps", ["'many'", "integer"]),
+    "fraction for a whole number": (f"{VARIANT}.batch", 2.5, f"{VARIANT}.batch", ["2.5"]),
+    "number for a section": (VARIANT, 5, VARIANT, ["5", "dictionary"]),
+    "number for a model": (f"{VARIANT}.model", 5, f"{VARIANT}.model", ["5"]),
+    "null for a section": ("topic", None, "topic", ["None"]),
+    "list for a number": (f"{VARIANT}.steps", [5], f"{VARIANT}.steps", ["integer"]),
+    "number for a list": ("topic.seeds", 3, "topic.seeds", ["3", "list"]),
+    "no such choice": (f"{VARIANT}.loss", "hinge", f"{VARIANT}.loss", ["'hinge'", "'squared'"]),
+    "no such device": ("compute.device", "tpu", "compute.device", ["'tpu'", "'cuda'"]),
+    "no such scale": ("scale", "huge", "scale", ["'huge'", "'laptop'"]),
+    "no such kind of corpus": (f"{CORPUS}.kind", "hmm", CORPUS, ["'hmm'", "'overlap'"]),
+    "no such kind of model": (f"{VARIANT}.model.kind", "gpt", f"{VARIANT}.model", ["'gpt'"]),
+    "corpus without a kind": (CORPUS, {"topics": 3}, CORPUS, ["'kind'"]),
+    "not a number": (f"{VARIANT}.l2", float("nan"), f"{VARIANT}.l2", ["nan"]),
+    "infinite": (f"{VARIANT}.clip", float("inf"), f"{VARIANT}.clip", ["inf"]),
+    "words in no equal blocks": (CORPUS, LDA | {"words": 101}, CORPUS, ["101", "10", "multiple"]),
+    "the same for a theorem's corpus": (
+        CORPUS,
+        {"kind": "exact", "words": 100, "topics": 7},
+        CORPUS,
+        ["words (100)", "topics (7)"],
+    ),
+    "more words than ids": (CORPUS, LDA | {"words": 40_000}, f"{CORPUS}.words", ["40000"]),
+    "no documents": (CORPUS, LDA | {"train": 0}, f"{CORPUS}.train", ["0", "greater than 0"]),
+    "no prior": (CORPUS, LDA | {"alpha": 0}, f"{CORPUS}.alpha", ["0", "greater than 0"]),
+    "lengths the wrong way round": (
+        CORPUS,
+        LDA | {"length": {"shortest": 9, "longest": 5}},
+        f"{CORPUS}.length",
+        ["longest (5)", "shortest (9)"],
+    ),
+    "tau above T": (CORPUS, {"kind": "exact", "tau": 11}, CORPUS, ["tau (11)", "topics (10)"]),
+    "tau of zero": (CORPUS, {"kind": "exact", "tau": 0}, f"{CORPUS}.tau", ["0"]),
+    "membership of one": (
+        CORPUS,
+        {"kind": "overlap", "membership": 1},
+        f"{CORPUS}.membership",
+        ["1", "less than 1"],
+    ),
+    "p_m of one": (f"{VARIANT}.masking.p_m", 1.0, f"{VARIANT}.masking.p_m", ["1.0", "less than 1"]),
+    "p_m of zero": (f"{VARIANT}.masking.p_m", 0, f"{VARIANT}.masking.p_m", ["0", "greater than"]),
+    "p_m below zero": (f"{VARIANT}.masking.p_m", -0.2, f"{VARIANT}.masking.p_m", ["-0.2"]),
+    "p_c above one": (f"{VARIANT}.masking.p_c", 1.2, f"{VARIANT}.masking.p_c", ["1.2"]),
+    "p_r below zero": (f"{VARIANT}.masking.p_r", -1, f"{VARIANT}.masking.p_r", ["-1"]),
+    "p_c + p_r above one": (
+        f"{VARIANT}.masking",
+        {"p_c": 0.6, "p_r": 0.5},
+        f"{VARIANT}.masking",
+        ["p_c + p_r", "1.1"],
+    ),
+    "one-hot in a narrow model": (f"{VARIANT}.model", NARROW, f"{VARIANT}.model", ["104", "50"]),
+    "one-hot in a narrow BERT": (
+        f"{VARIANT}.model",
+        BERT | {"embedding": "one_hot"},
+        f"{VARIANT}.model",
+        ["104", "64"],
+    ),
+    "no head at another width": (
+        f"{VARIANT}.model",
+        {"width": 120},
+        f"{VARIANT}.model",
+        ["104", "120"],
+    ),
+    "heads that do not divide": (
+        f"{VARIANT}.model",
+        BERT | {"heads": 5},
+        f"{VARIANT}.model",
+        ["heads (5)", "64"],
+    ),
+    "heads that do not divide the tokens": (
+        f"{VARIANT}.model",
+        {"kind": "bert", "heads": 7},
+        f"{VARIANT}.model",
+        ["heads (7)", "104"],
+    ),
+    "nothing to train": (
+        f"{VARIANT}.model.value",
+        "identity",
+        f"{VARIANT}.model",
+        ["nothing is left to train"],
+    ),
+    "nothing to train, tied": (
+        f"{VARIANT}.model",
+        {"value": "block", "head": "tied"},
+        f"{VARIANT}.model",
+        ["nothing is left to train"],
+    ),
+    "blocks over embeddings": (
+        f"{VARIANT}.model",
+        {"value": "block", "embedding": "trained"},
+        f"{VARIANT}.model",
+        ["one_hot"],
+    ),
+    "a penalty on nothing": (
+        VARIANT,
+        {"l2": 1, "model": {"value": "block", "attention": "trained"}},
+        VARIANT,
+        ["l2"],
+    ),
+    "a penalty on BERT": (VARIANT, {"l2": 1, "model": BERT}, VARIANT, ["l2", "bert"]),
+    "released BERT": (VARIANT, {"released_compat": True, "model": BERT}, VARIANT, ["compact"]),
+    "released masking of no kind": (
+        VARIANT,
+        {"released_compat": True, "masking": 5},
+        f"{VARIANT}.masking",
+        ["5"],
+    ),
+    "no such corpus": (f"{VARIANT}.corpora", ["nope"], VARIANT, ["nope", "lda"]),
+    "no corpus": (f"{VARIANT}.corpora", [], f"{VARIANT}.corpora", ["at least 1"]),
+    "sweep of no such corpus": ("topic.sweep.corpus", "nope", "topic.sweep", ["nope", "lda"]),
+    "sweep of nothing": ("topic.sweep", {"adam": [], "sgd": []}, "topic.sweep", ["learning rate"]),
+    "figure of no such run": ("topic.figures.values", ["nope"], "topic.figures.values", ["nope"]),
+    "learning rate of zero": (f"{VARIANT}.learning_rate", 0, f"{VARIANT}.learning_rate", ["0"]),
+    "negative steps": (f"{VARIANT}.steps", -1, f"{VARIANT}.steps", ["-1"]),
+    "no steps": ("topic.max_steps", 0, "topic.max_steps", ["0"]),
+    "a seed twice": ("topic.seeds", [1, 1], "topic.seeds", ["[1, 1]"]),
+    "a negative seed": ("topic.seeds", [-1, 1], "topic.seeds", ["-1"]),
+    "no seeds": ("topic.seeds", [], "topic.seeds", ["at least 1"]),
+    "a name that is no word": ("topic.variants.a/b", {}, "topic.variants.a/b", ["'a/b'"]),
+    "a name that is taken": ("topic.corpora.grid", LDA, "topic.corpora", ["grid"]),
+    "grid beyond T": ("topic.grids.tau.values", [1, 20], "topic.grids.tau", ["20", "10"]),
+    "grid of fractions": ("topic.grids.tau.values", [1, 2.5], "topic.grids.tau", ["2.5"]),
+    "grid of certainty": (
+        "topic.grids.mine",
+        {"varies": "p_m", "values": [0.5, 1.5]},
+        "topic.grids.mine",
+        ["1.5"],
+    ),
+    "grid of nothing": (
+        "topic.grids.mine",
+        {"varies": "topics", "values": [0, 5]},
+        "topic.grids.mine",
+        ["0"],
+    ),
+    "grid over what cannot vary": (
+        "topic.grids.mine",
+        {"varies": "batch", "values": [1, 2]},
+        "topic.grids.mine.varies",
+        ["'batch'", "'tau'"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "value", "key", "words"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_line(path: str, value: Any, key: str, words: list[str]) -> None:
+    lines = told({path: value})
+    assert len(lines) == 1
+    assert lines[0].startswith((f"{key}: ", f"{key}.[key]: "))
+    said = lines[0].removeprefix(key)
+    assert all(word in said for word in words), lines[0]
+
+
+def test_overlapping_topics_have_no_block_matrix() -> None:
+    lines = told(
+        {
+            CORPUS: {"kind": "overlap", "train": 10, "dev": 10},
+            VARIANT: {"corpora": ["mine"], "model": {"value": "block", "attention": "trained"}},
+        }
+    )
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{VARIANT}.model: ")
+    assert "mine overlap" in lines[0]
+
+
+def test_a_width_is_checked_on_every_corpus_of_a_variant() -> None:
+    changes = {
+        CORPUS: LDA | {"words": 20, "topics": 2},
+        VARIANT: {"corpora": ["mine", "lda"], "model": {"width": 24, "head": "trained"}},
+    }
+    assert "104" in told(changes)[0]
+    changes[VARIANT]["corpora"] = ["mine"]
+    assert validate(with_changes(changes)).topic.present_variants["mine"].model.width == 24
+
+
+def test_every_mistake_has_its_line() -> None:
+    lines = told(
+        {
+            "scale": "huge",
+            "nonsense": 1,
+            f"{CORPUS}": LDA | {"alpha": -1, "words": "many"},
+            f"{VARIANT}.steps": 0,
+            f"{VARIANT}.model": {"value": "identity"},
+            "topic.seeds": [0, 0],
+        }
+    )
+    keys = {line.split(": ")[0] for line in lines}
+    assert len(lines) == 7
+    assert keys == {
+        "scale",
+        "nonsense",
+        f"{CORPUS}.alpha",
+        f"{CORPUS}.words",
+        f"{VARIANT}.steps",
+        f"{VARIANT}.model",
+        "topic.seeds",
+    }
+
+
+@pytest.mark.parametrize("name", ["lda", "exact", "overlap", "text", "compact", "bert", "mine"])
+def test_keys_are_whole_whatever_the_names(name: str) -> None:
+    # the name of an entry may be that of a kind
+    corpora, variants = "topic.corpora", "topic.variants"
+    lines = told(
+        {
+            f"{corpora}.{name}": LDA | {"alpha": -1},
+            f"{variants}.{name}": {"model": {"kind": "bert", "layers": 0}},
+            f"{variants}.{name}_2": {"model": {"value": 3}},
+        }
+    )
+    assert [line.split(": ")[0] for line in lines] == [
+        f"{corpora}.{name}.alpha",
+        f"{variants}.{name}.model.layers",
+        f"{variants}.{name}_2.model.value",
+    ]
+
+
+def test_a_configuration_without_a_study_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"^topic: Field required"):
+        validate({"scale": "laptop"})
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def text(folder: Path, **changes: Any) -> dict[str, Any]:
+    """A corpus of six words in three blocks, read from files."""
+    for name in ("train", "dev"):
+        (folder / name).write_text("0 1 5 END\n2 END\n", encoding="utf-8")
+    files = {"train": str(folder / "train"), "dev": str(folder / "dev")}
+    return {"kind": "text", "topics": 3, "words": 6} | files | changes
+
+
+def test_files_are_read(tmp_path: Path) -> None:
+    study = validate(with_changes({CORPUS: text(tmp_path)})).topic
+    assert study.present_corpora["mine"].words == 6
+
+
+@pytest.mark.parametrize("key", ["train", "dev", "table"])
+@pytest.mark.parametrize("kind", ["missing", "a folder"])
+def test_a_file_that_does_not_exist(tmp_path: Path, key: str, kind: str) -> None:
+    path = str(tmp_path if kind == "a folder" else tmp_path / "nowhere.txt")
+    lines = told({CORPUS: text(tmp_path, **{key: path})})
+    assert lines[0] == f"{CORPUS}.{key}: no such file: {path}"
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        ("0 END\n0 6 END\n", ":2", "'6'"),
+        ("0 END\n\n1 END\n", ":2", "empty line"),
+        ("", "", "blank"),
+        (" \n\n", "", "blank"),
+        ("0 END\n1\n", ":2", "END"),
+    ],
+    ids=["unknown word", "empty line", "blank", "only spaces", "END missing"],
+)
+@pytest.mark.parametrize("which", ["train", "dev"])
+def test_a_bad_text_is_named_by_file_and_line(
+    tmp_path: Path, which: str, content: str, line: str, words: str
+) -> None:
+    changes = {CORPUS: text(tmp_path)}
+    (tmp_path / which).write_text(content, encoding="utf-8")
+    lines = told(changes)
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{CORPUS}: {tmp_path / which}{line}: ")
+    assert words in lines[0]
+
+
+def test_a_text_that_is_removed_is_not_read(tmp_path: Path) -> None:
+    assert validate(with_changes({CORPUS: None}))
+    changes = {CORPUS: text(tmp_path, topics=None, table=None)}
+    assert "either topics" in told(changes)[0]
+
+
+def with_table(folder: Path, table: str, model: dict[str, Any]) -> dict[str, Any]:
+    """A variant on a corpus whose vocabulary is a table of three words."""
+    (folder / "table.csv").write_text(table, encoding="utf-8")
+    corpus = text(folder, topics=None, table=str(folder / "table.csv"))
+    for name in ("train", "dev"):
+        (folder / name).write_text("cat dog END\n", encoding="utf-8")
+    return {CORPUS: corpus, VARIANT: {"corpora": ["mine"], "model": model}}
+
+
+TABLE = "word,topic\ncat,pets\ndog,pets\ncow,farm\nhen,farm\n"
+
+
+def test_a_table_gives_the_words(tmp_path: Path) -> None:
+    assert validate(with_changes(with_table(tmp_path, TABLE, {})))
+    lines = told(with_table(tmp_path, "word,topic\ncat,pets\n", {}))
+    assert lines == [f"{CORPUS}: {tmp_path / 'train'}:1: the word 'dog' has no topic"]
+    lines = told(with_table(tmp_path, "cat,pets\n", {}))
+    assert lines == [f"{CORPUS}: {tmp_path / 'table.csv'}: the first line must be word,topic"]
+
+
+def test_widths_are_checked_against_a_tables_words(tmp_path: Path) -> None:
+    # four words and four special tokens
+    assert validate(with_changes(with_table(tmp_path, TABLE, {"width": 8})))
+    lines = told(with_table(tmp_path, TABLE, {"width": 7, "head": "trained"}))
+    assert lines[0].startswith(f"{VARIANT}.model: ")
+    assert "8" in lines[0] and "7" in lines[0]
+
+
+def test_a_block_matrix_needs_a_table_of_blocks(tmp_path: Path) -> None:
+    model = {"value": "block", "attention": "trained"}
+    assert validate(with_changes(with_table(tmp_path, TABLE, model)))
+    lines = told(with_table(tmp_path, TABLE + "cat,farm\n", model))
+    assert lines[0].startswith(f"{VARIANT}.model: ")
+    assert "block" in lines[0]
+
+
+# --- the schema ---------------------------------------------------------------------------------
+
+
+def test_the_schema_is_json_and_refuses_unknown_keys() -> None:
+    schema = json.loads(configuration.schema())
+    assert schema["additionalProperties"] is False
+    for name, model in schema["$defs"].items():
+        assert model.get("additionalProperties") is False, name
+
+
+def test_every_model_of_the_configuration_refuses_unknown_keys() -> None:
+    seen, waiting = set(), [Config]
+    while waiting:
+        model = waiting.pop()
+        seen.add(model)
+        assert model.model_config["extra"] == "forbid", model
+        waiting += [found for found in _models(model) if found not in seen]
+    assert len(seen) > 10
+
+
+def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """The models among the annotations of a model's fields, however deep."""
+    found, waiting = [], [field.annotation for field in model.model_fields.values()]
+    while waiting:
+        annotation = waiting.pop()
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            found.append(annotation)
+        waiting += getattr(annotation, "__args__", ())
+    return found

@@ -39,9 +39,13 @@ def line(name: str, result: Result) -> str:
     sign = "at most" if result.unit == "%" else "at least"
     aim = "no aim" if result.aim is None else f"aim {sign} {result.aim:,.0f} {result.unit}"
     verdict = {True: "met", False: "NOT MET", None: ""}[result.met]
-    details = ", ".join(f"{key} {value:,.3g}" for key, value in result.details.items())
+    details = ", ".join(f"{key} {_short(value)}" for key, value in result.details.items())
     head = f"{name:<10} {result.ratio:>8,.1f} {result.unit:<6} {aim:<24} {verdict}"
     return "\n    ".join([head.rstrip(), result.what, details, result.note]) + "\n"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 if __name__ == "__main__":

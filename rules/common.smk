@@ -30,3 +30,8 @@ def code(script):
 def plain(settings, **options):
     """Settings as plain values, as params want them."""
     return settings.model_dump(mode="json", **options)
+
+
+def one_of(names):
+    """A wildcard constraint: one of these names and nothing else."""
+    return "|".join(names) or "NONE"

@@ -100,7 +100,8 @@ rule topic_train:
         "logs/topic/{corpus}/{variant}/train.tsv"
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
-        variant=one_of(TOPIC_COMPACTS),
+        variant=one_of(TOPIC_TOGETHER),
+    priority: 1  # trainings first, for what follows them is short
     conda:
         CONDA
     threads: 1
@@ -118,7 +119,7 @@ rule topic_train:
         "../scripts/topic/train.py"
 
 
-rule topic_train_bert:
+rule topic_train_seed:
     input:
         corpus=["results/topic/{corpus}/seed{seed}/corpus.safetensors"],
     output:
@@ -134,7 +135,8 @@ rule topic_train_bert:
         "logs/topic/{corpus}/{variant}/seed{seed}/train.tsv"
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
-        variant=one_of(TOPIC_BERTS),
+        variant=one_of(TOPIC_APART),
+    priority: 1
     conda:
         CONDA
     threads: 1
@@ -205,6 +207,7 @@ rule topic_grid:
         "logs/topic/grid/{grid}.tsv"
     wildcard_constraints:
         grid=one_of(TOPIC_GRIDS),
+    priority: 1
     conda:
         CONDA
     threads: 1
@@ -236,6 +239,7 @@ rule topic_sweep:
         "logs/topic/sweep.log",
     benchmark:
         "logs/topic/sweep.tsv"
+    priority: 1
     conda:
         CONDA
     threads: 1

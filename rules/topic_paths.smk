@@ -10,14 +10,9 @@ TOPIC_RUNS = [
     for name, variant in TOPIC_VARIANTS.items()
     for corpus in variant.corpora
 ]
-# A compact model trains in seconds, so one job trains all seeds; a BERT is a job a seed.
-TOPIC_BERTS = [name for name, v in TOPIC_VARIANTS.items() if v.model.kind == "bert"]
-TOPIC_COMPACTS = [name for name in TOPIC_VARIANTS if name not in TOPIC_BERTS]
-
-
-def one_of(names):
-    """A wildcard constraint: one of these names and nothing else."""
-    return "|".join(names) or "NONE"
+# Trainings of a job per seed, and those of one job for all seeds
+TOPIC_APART = [name for name, variant in TOPIC_VARIANTS.items() if variant.seeds_apart]
+TOPIC_TOGETHER = [name for name in TOPIC_VARIANTS if name not in TOPIC_APART]
 
 
 def topic_of_seeds(pattern):
@@ -58,8 +53,8 @@ def topic_of_first_seed(variants, artifact):
 
 
 def topic_training(wildcards):
-    """What a training is, apart from its corpora and its seeds."""
-    return plain(TOPIC_VARIANTS[wildcards.variant], exclude={"corpora"})
+    """What a training is, whatever it is trained on and by which job."""
+    return plain(TOPIC_VARIANTS[wildcards.variant], exclude={"corpora", "seeds_apart"})
 
 
 # The variants that a figure shows. Column products are drawn for the variants whose W_V is, and

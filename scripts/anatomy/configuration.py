@@ -7,6 +7,7 @@ starts. `schemas/config.schema.json` is generated from the same models:
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ from scripts.anatomy.settings import Settings
 from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
 
 SCHEMA = Path("schemas/config.schema.json")
-TAGS = {"lda", "exact", "overlap", "text", "compact", "bert"}  # of unions; not keys of the file
+KINDS = {"lda", "exact", "overlap", "text", "compact", "bert"}  # of corpora and models
 
 
 class ConfigError(ValueError):
@@ -64,17 +65,28 @@ def _check_files(settings: Config) -> None:
 
 def _told(mistake: dict) -> str:
     """One mistake as one line."""
-    key = ".".join(str(part) for part in mistake["loc"] if part not in TAGS)
+    key = ".".join(_keys(mistake["loc"]))
     message = mistake["msg"].removeprefix("Value error, ")
-    if mistake["type"] == "extra_forbidden":
-        return f"{key}: there is no such key"
-    if mistake["type"] == "inconsistent":
-        return f"{key}.{message}"
-    if mistake["type"] == "value_error":
-        return f"{key}: {message}"
+    match mistake["type"]:
+        case "extra_forbidden":
+            return f"{key}: there is no such key"
+        case "union_tag_not_found":
+            return f"{key}: the key `kind` is missing"
+        case "inconsistent":
+            return f"{key}.{message}"
+        case "value_error":
+            return f"{key}: {message}"
     value = mistake["input"]
     given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | None) else ""
     return f"{key}: {message}{given}"
+
+
+def _keys(place: tuple[str | int, ...]) -> Iterator[str]:
+    """The keys of the file on the way to a mistake, without the kinds that pydantic puts in."""
+    for depth, part in enumerate(place):
+        after_union = place[depth - 1] == "model" or (depth == 3 and place[1] == "corpora")
+        if not (after_union and part in KINDS):
+            yield str(part)
 
 
 def schema() -> str:

@@ -119,12 +119,14 @@ def dots(
     ax.set_ylim(len(values) - 0.5, -0.5)
 
 
+SPELLINGS = {"cross entropy": "cross-entropy", "sgd": "SGD", "adam": "Adam", "l2": "L2"} | {
+    "bert": "BERT", "one hot": "one-hot"
+}  # fmt: skip
+
+
 def words(name: str) -> str:
     """A name of the configuration as words."""
-    return (
-        name.replace("_", " ")
-        .replace("sgd", "SGD")
-        .replace("adam", "Adam")
-        .replace("bert", "BERT")
-        .replace("l2", "L2")
-    )
+    text = name.replace("_", " ")
+    for plain, spelling in SPELLINGS.items():
+        text = text.replace(plain, spelling)
+    return text

@@ -259,7 +259,7 @@ def fit(
     saved = time.monotonic()
     with _until_signal() as stopped, _Progress(label, start, recipe.steps) as progress:
         for step in range(start, recipe.steps):
-            torch.manual_seed(seeding.derive(seed, "step", step))
+            _seed_global_generator(seeding.derive(seed, "step", step), device)
             for group in optimiser.param_groups:
                 group["lr"] = recipe.rate(step)
             with torch.autocast("cuda", torch.bfloat16, enabled=autocast and cuda):
@@ -284,6 +284,15 @@ def fit(
         logger.warning("%s: the loss is not finite from step %d on", label, _first_bad(losses))
     stacked, evaluations = state.checkpoints()
     return Run(losses.cpu().numpy(), stacked, evaluations)
+
+
+def _seed_global_generator(seed: int, device: str) -> None:
+    """torch.manual_seed for one device; for all it costs a tenth of a small model's step."""
+    torch.default_generator.manual_seed(seed)
+    if device.startswith("cuda"):
+        torch.cuda.manual_seed(seed)
+    elif device == "mps":
+        torch.mps.manual_seed(seed)
 
 
 def _first_bad(losses: Float[Tensor, "steps"]) -> int:

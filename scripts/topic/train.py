@@ -63,7 +63,7 @@ def _train_seed(
         artifacts.write_json(
             record,
             {
-                "params": variant.model_dump(mode="json", exclude={"corpora"}),
+                "params": variant.model_dump(mode="json", exclude={"corpora", "seeds_apart"}),
                 "metrics": _losses(trained),
                 "provenance": provenance.record(seed=seed, device=compute.device, started=started),
             },

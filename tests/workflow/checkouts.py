@@ -112,14 +112,15 @@ def called(
     return done.stdout
 
 
-def copied(source: Path, target: Path) -> Path:
-    """A copy of the project in `source`, with its results if there are any, dates kept."""
+def copied(source: Path, target: Path, *, results: bool = False) -> Path:
+    """A copy of the project in `source`, on demand with all that it has made; dates are kept."""
     target.mkdir(parents=True)
-    for name in [*SOURCES, "mine.yaml", "results", "logs", ".snakemake"]:
+    made = ["mine.yaml", "results", "logs", ".snakemake"] if results else []
+    for name in SOURCES + made:
         place = source / name
         if place.is_dir():
             shutil.copytree(place, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif place.exists():
+        else:
             shutil.copy2(place, target / name)
     return target
 

@@ -23,7 +23,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 @pytest.fixture
 def checkout(finished: Path, tmp_path: Path) -> Checkout:
     """A project whose results are finished, to edit at will."""
-    return Checkout(copied(finished, tmp_path / "checkout"))
+    return Checkout(copied(finished, tmp_path / "checkout", results=True))
 
 
 @pytest.fixture

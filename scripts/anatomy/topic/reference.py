@@ -125,8 +125,8 @@ def best_attention_ratio(
     """Theorem 3's R for these very documents: the ratio with the least squared loss on them.
 
     The theorem's documents are infinitely long, and it leaves open how MASK is attended to; these
-    have as many words as they have, and MASK's weight is free. Otherwise attention has the theorem's
-    form (same topic R, other words 1) and W_V the given blocks.
+    have as many words as they have, and MASK's weight is free. Otherwise attention has the
+    theorem's form (same topic R, other words 1) and W_V the given blocks.
     """
     topic = np.where(documents >= FIRST_WORD, membership.argmax(axis=1)[documents - FIRST_WORD], -1)
     selected = _select(documents, rng, p_m)

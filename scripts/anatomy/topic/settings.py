@@ -316,6 +316,11 @@ class Variant(Settings):
     batch: PositiveInt = Field(40, description="Documents in a batch.")
     steps: PositiveInt = Field(1500, description="Optimiser steps.")
     checkpoints: PositiveInt = Field(20, description="Log-spaced checkpoints that are kept.")
+    seeds_apart: bool = Field(
+        False,
+        description="Train each seed in a job of its own, for trainings of minutes or more; else one "
+        "job trains all seeds, so that starting up does not cost more than training.",
+    )
     released_compat: bool = Field(
         False,
         description="Train as the released code does: hidden context, masks drawn once over every "

@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.optimize import brentq
 
 MOST_DOCUMENTS = 20_000  # topic subsets enumerated at once; more would fill memory
 
@@ -265,8 +264,8 @@ def finite_value(setting: Setting, *, length: int, l2: float = 0.0) -> ValueBloc
     document, so W_V is no longer free to trade the MASK column against the other entries: z moves
     towards y. And the selected position itself is one of the N: with probability p_c it shows the
     word that is asked for. Block means of W_V solve M (x, y, z) = b with M = E[A A^T] and
-    b = E[A 1{target in row's topic}]/v, where N A counts, over N - 1 independent observed tokens and the
-    selected one, those of the row's topic, of other topics and MASK. W_V also has a larger
+    b = E[A 1{target in row's topic}]/v, where N A counts, over N - 1 independent observed tokens
+    and the selected one, those of the row's topic, of other topics and MASK. W_V also has a larger
     diagonal then, which block means include and do not depend on.
     """
     _check(length >= 1, f"length={length} must be positive")
@@ -392,6 +391,8 @@ def optimal_attention_ratio(setting: Setting, blocks: ValueBlocks | None = None)
             hidden positions); or the loss has no minimum for R in 1e-4..1e8 (as where the context
             is clean and p_r = 0: R* is infinite).
     """
+    from scipy.optimize import brentq  # costs half a second, and trainings do not need it
+
     _needs_absent_topics(setting)
     blocks = blocks or optimal_value(setting)
 

@@ -1,0 +1,165 @@
+"""What a mistake gets: one line with the key or the file, before any job starts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkouts import Checkout
+
+TEXT = {"kind": "text", "topics": 2, "words": 4}
+
+
+def told(project: Checkout, status: int = 1, **changes: Any) -> list[str]:
+    """What snakemake says of changes to the configuration, its two standing lines left out."""
+    project.configure(**changes)
+    lines = project.snakemake(status=status).splitlines()
+    assert not project.path("").exists() and not (project.directory / "logs").exists()
+    standing = ("Using workflow specific profile", "Config file ")
+    return [line for line in lines if not line.startswith(standing)]
+
+
+def variant(**settings: Any) -> dict[str, Any]:
+    """A configuration with a variant of these settings."""
+    return {"topic": {"variants": {"mine": settings}}}
+
+
+def corpus(**settings: Any) -> dict[str, Any]:
+    """A configuration with a corpus of these settings."""
+    return {"topic": {"corpora": {"mine": settings}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (variant(learning_rat=0.1), "topic.variants.mine.learning_rat: there is no such key"),
+        (variant(steps="many"), "topic.variants.mine.steps: "),
+        (
+            corpus(kind="lda", topics=10, words=95),
+            "topic.corpora.mine: words (95) is not a multiple of topics (10)",
+        ),
+        (variant(masking={"p_m": 1}), "topic.variants.mine.masking.p_m: "),
+        (
+            variant(masking={"p_c": 0.6, "p_r": 0.6}),
+            "topic.variants.mine.masking: p_c + p_r is 1.2, above 1",
+        ),
+        (corpus(kind="exact", tau=11), "topic.corpora.mine: tau (11) is above topics (10)"),
+        (variant(model={"width": 50}), "topic.variants.mine.model: one_hot needs a width"),
+        (
+            variant(model={"kind": "bert", "width": 64, "heads": 3}),
+            "topic.variants.mine.model: heads (3) does not divide width (64)",
+        ),
+        (
+            variant(model={"value": "identity"}),
+            "topic.variants.mine.model: nothing is left to train",
+        ),
+        (
+            corpus(**TEXT, train="no/such.txt", dev="no/such.txt"),
+            "topic.corpora.mine.train: no such file: no/such.txt",
+        ),
+        (variant(corpora=["ldaa"]), "topic.variants.mine: no corpus named ldaa"),
+        ({"topic": {"figures": {"values": ["none"]}}}, "topic.figures.values: no variant named"),
+        ({"compute": {"device": "gpu"}}, "compute.device: "),
+        ({"topics": {}}, "topics: there is no such key"),
+    ],
+    ids=[
+        *("unknown key", "wrong type", "words not divisible by topics", "p_m outside (0, 1)"),
+        *("p_c + p_r > 1", "tau > topics", "one-hot wider than the model", "heads"),
+        *("nothing to train", "no such file", "no such corpus", "no such variant"),
+        *("not one of the choices", "unknown section"),
+    ],
+)
+def test_a_mistake_is_told_before_any_job_starts(
+    fresh: Checkout, changes: dict[str, Any], line: str
+) -> None:
+    """A misspelt key would be ignored, or an impossible value end in a traceback hours later."""
+    first, *others = told(fresh, **changes)
+    assert first.startswith(line)
+    # a file that does not exist is missing for train and for dev
+    assert all("no such file" in other for other in others)
+
+
+def test_all_mistakes_are_told_at_once(fresh: Checkout) -> None:
+    """Every mistake would cost another start."""
+    mistakes = {"one": {"steps": 0}, "two": {"optimiser": "adamw"}, "three": {"loss": None}}
+    lines = told(fresh, topic={"variants": mistakes}, scale="huge")
+    assert [line.split(": ")[0] for line in lines] == [
+        "scale",
+        "topic.variants.one.steps",
+        "topic.variants.two.optimiser",
+        "topic.variants.three.loss",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0 1 END\n0 7 END\n", "train.txt:2: the word '7' has no topic"),
+        ("0 1 END\n\n2 3 END\n", "train.txt:2: empty line"),
+        ("\n", "train.txt: the file is blank"),
+        ("", "train.txt: the file is blank"),
+        ("0 1 END\n2 3\n", "train.txt:2: "),
+    ],
+    ids=["unknown word", "empty line", "blank file", "empty file", "no END"],
+)
+def test_a_mistake_in_a_text_corpus_is_told_before_any_job_starts(
+    fresh: Checkout, text: str, reason: str
+) -> None:
+    """Own documents with one bad line would fail midway, or be learned wrongly."""
+    train, dev = (fresh.directory / name for name in ("train.txt", "dev.txt"))
+    train.write_text(text)
+    dev.write_text("0 3 END\n")
+    (line,) = told(fresh, **corpus(**TEXT, train=str(train), dev=str(dev)))
+    assert line.startswith("topic.corpora.mine: ") and reason in line
+
+
+def test_a_text_corpus_without_mistakes_is_taken(fresh: Checkout) -> None:
+    """The authors' data, and anybody's own, could not be used."""
+    documents = fresh.directory / "documents.txt"
+    documents.write_text("0 1 END\n2 3 END\n")
+    fresh.configure(**corpus(**TEXT, train=str(documents), dev=str(documents)))
+    fresh.snakemake("--", "results/topic/mine/seed0/corpus.safetensors")
+
+
+def test_a_configuration_file_that_is_missing_is_named(fresh: Checkout) -> None:
+    """Who misspells it would look for the mistake elsewhere; Snakemake itself says this."""
+    printed = fresh.snakemake("--configfile", "none.yaml", status=1)
+    assert printed.rstrip().endswith("No such file or directory: 'none.yaml'")
+
+
+def test_a_mistake_in_the_claims_is_told_before_any_job_starts(
+    checkout: Checkout,
+) -> None:
+    """The ledger would fail after the last training, or judge by nothing."""
+    checkout.substitute(r"expect: \{below: 1.0e-10\}", "expect: {belo: 1.0e-10}", "claims.yaml")
+    printed = checkout.snakemake("--forceall", status=1)
+    assert "claims.yaml: 0.expect.belo: " in printed
+    assert "Traceback" not in printed and "Job " not in printed
+
+
+@pytest.mark.parametrize(
+    ("artifact", "reader", "maker"),
+    [
+        ("topic/lda/seed0/corpus.safetensors", "topic/figures/documents.png", "topic_corpus"),
+        ("topic/theory.json", "claims.csv", "topic_theory"),
+    ],
+)
+def test_a_truncated_artifact_and_its_rule_are_named(
+    checkout: Checkout, artifact: str, reader: str, maker: str
+) -> None:
+    """A disk that was full, or a copy that broke off, would end in a riddle."""
+    path = checkout.path(artifact)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    checkout.path(reader).unlink()
+    printed = checkout.snakemake("--", f"results/{reader}", status=1)
+    log = _log_of(checkout, printed)
+    assert f"results/{artifact}: " in log
+    assert f"it is made by rule {maker}" in log
+    assert "Traceback" not in log
+    assert log in printed  # on the terminal as well
+    assert not checkout.path(reader).exists()
+
+
+def _log_of(checkout: Checkout, printed: str) -> str:
+    """The log of the job that failed."""
+    (line,) = [line for line in printed.splitlines() if line.strip().startswith("log: ")]
+    return (checkout.directory / Path(line.split()[1])).read_text()

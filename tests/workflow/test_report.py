@@ -1,0 +1,133 @@
+"""The whole smoke configuration, run once: its report, its ledger and its table of runs."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from checkouts import ROOT, SMOKE, Checkout, copied
+
+CLAIM_COLUMNS = [
+    *("id", "study", "statement", "source", "scale", "metric"),
+    *("value", "low", "high", "seeds", "expected", "verdict"),
+]
+VERDICTS = {"reproduced", "not reproduced", "not testable at this scale"}
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A project with the finished results of config/smoke.yaml, and its report."""
+    project = Checkout(copied(ROOT, tmp_path_factory.mktemp("smoke") / "project"))
+    project.write(yaml.safe_load(SMOKE.read_text("utf-8")))
+    project.snakemake(timeout=600)
+    project.snakemake("--report", "results/report.html")
+    return project
+
+
+@pytest.fixture(scope="module")
+def page(smoke: Checkout) -> str:
+    """The report."""
+    return smoke.path("report.html").read_text("utf-8")
+
+
+def embedded(page: str, name: str) -> Any:
+    """A variable of the report's own script."""
+    (line,) = re.findall(rf"^\s*var {name} = (.*);$", page, re.M)
+    return json.loads(line)
+
+
+def test_the_report_needs_no_network(page: str) -> None:
+    """A report sent to a colleague, or opened on a train, would be empty."""
+    tags = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page)
+    assert tags
+    assert not [tag for tag in tags if re.search(r"""(?:src|href)\s*=\s*["']?(?!data:)""", tag)]
+    assert not re.findall(r"""(?:@import\s+|url\()\s*["']?https?:""", page)
+    results = embedded(page, "results")
+    assert all(result["data_uri"].startswith("data:") for result in results.values())
+
+
+def test_the_report_holds_every_figure_and_the_ledger_first(smoke: Checkout, page: str) -> None:
+    """A figure would be made and never be seen, or the verdicts be hard to find."""
+    categories = embedded(page, "categories")
+    assert min(categories) == "Claims"  # the menu is sorted
+    assert [*categories["Claims"].values()] == [["results/claims.html"]]
+    made = {path.name for path in smoke.path("").rglob("figures/*.png")}
+    results = embedded(page, "results")
+    assert {Path(name).name for name in results} == made | {"claims.html"}
+    assert all(result["caption"] for result in results.values())
+    assert all(result["labels"] for result in results.values())
+
+
+def test_figures_come_as_pixels_and_as_vectors(smoke: Checkout) -> None:
+    """A figure could be looked at and not be put into a paper, or the other way round."""
+    figures = [*smoke.path("").rglob("figures/*")]
+    pixels = {path.with_suffix("") for path in figures if path.suffix == ".png"}
+    assert pixels == {path.with_suffix("") for path in figures if path.suffix == ".svg"}
+    assert all(path.stat().st_size > 1000 for path in figures)
+
+
+def test_the_ledger_judges_every_claim(smoke: Checkout) -> None:
+    """A finding of the paper would be left out, or a verdict not follow from its numbers."""
+    table = pd.read_csv(smoke.path("claims.csv"))
+    assert [*table.columns] == CLAIM_COLUMNS
+    claims = yaml.safe_load((ROOT / "claims.yaml").read_text("utf-8"))
+    assert [*table["id"]] == [claim["id"] for claim in claims]
+    assert {*table["verdict"]} <= VERDICTS
+    untested = table["verdict"] == "not testable at this scale"
+    assert table.loc[untested, ["value", "low", "high"]].isna().all(axis=None)
+    tested = table[~untested]
+    assert {*tested["scale"]} == {"smoke"}
+    assert (tested["low"] <= tested["value"]).all() and (tested["value"] <= tested["high"]).all()
+    # closed forms need no scale
+    assert {*tested["verdict"]} == {"reproduced"}
+
+
+def test_the_page_of_the_ledger_shows_every_claim(smoke: Checkout) -> None:
+    """The ledger that people read would not be the one that was computed."""
+    text = smoke.path("claims.html").read_text("utf-8")
+    table = pd.read_csv(smoke.path("claims.csv"))
+    assert [name for name in table["id"] if f"<td>{name}</td>" not in text] == []
+    assert text.count("<tr>") >= len(table)
+
+
+def test_every_run_has_a_row(smoke: Checkout) -> None:
+    """Runs could not be compared, or a number not be traced to its settings and its machine."""
+    table = pd.read_csv(smoke.path("runs.csv"))
+    trained = {path.parts[-5:-1] for path in smoke.path("").rglob("seed*/run.json")}
+    key = ["study", "subject", "variant", "seed"]
+    assert [*table.columns[:4]] == key
+    rows = table[key].astype(str).to_numpy().tolist()
+    assert {(*row[:3], f"seed{row[3]}") for row in rows} == trained
+    assert len(table) == len(trained)
+    cost = {"seconds", "peak_memory_mb", "device", "device_name", "commit"}
+    assert cost <= {*table.columns}
+    assert table[["seconds", "peak_memory_mb", "device"]].notna().all(axis=None)
+    for prefix in ("params.", "metrics.", "versions"):
+        assert any(name.startswith(prefix) for name in table.columns), prefix
+    assert (table["params.steps"] <= 20).all()
+    assert table["metrics.loss.last_dev_loss"].notna().all()
+
+
+def test_results_are_plain_files(smoke: Checkout) -> None:
+    """A result could only be read with this code, and not safely."""
+    endings = {path.suffix for path in smoke.path("").rglob("*") if path.is_file()}
+    plain = {".json", ".csv", ".parquet", ".safetensors", ".npz", ".png", ".svg", ".html"}
+    assert endings - {""} <= plain  # no ending: lock and fingerprint of a training's state
+    assert not [*smoke.path("").rglob("*.tmp.*")]
+
+
+def test_every_job_kept_a_log_and_a_benchmark(smoke: Checkout) -> None:
+    """What went on in a job, and what it cost, could not be looked up."""
+    logs = smoke.directory / "logs"
+    names = [{path.with_suffix("") for path in logs.rglob(f"*.{end}")} for end in ("log", "tsv")]
+    assert names[0] == names[1] and len(names[0]) > 40
+    train = (logs / "topic/lda/value_squared/train.log").read_text()
+    assert re.search(r"step 20 of 20, loss [\d.]+, [\d.]+ steps/s", train)
+
+
+def test_nothing_is_left_to_do(smoke: Checkout) -> None:
+    """The second `make run` would train again."""
+    assert "Nothing to be done" in smoke.snakemake()

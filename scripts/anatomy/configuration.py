@@ -9,13 +9,16 @@ starts. `schemas/config.schema.json` is generated from the same models:
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
 from scripts.anatomy.compute import ComputeSettings
 from scripts.anatomy.settings import Settings
 from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
+
+if TYPE_CHECKING:
+    from scripts.anatomy.topic.corpora import Corpus
 
 SCHEMA = Path("schemas/config.schema.json")
 KINDS = {"lda", "exact", "overlap", "text", "compact", "bert"}  # of corpora and models
@@ -58,9 +61,24 @@ def _check_files(settings: Config) -> None:
     for name, corpus in settings.topic.corpora.items():
         if isinstance(corpus, TextCorpus):
             try:
-                corpora.read(corpus)
+                found = corpora.read(corpus)
             except (ValueError, OSError) as error:
                 raise ConfigError(f"topic.corpora.{name}: {error}") from None
+            _check_models(settings.topic, name, found)
+
+
+def _check_models(study: TopicStudy, corpus: str, found: "Corpus") -> None:
+    """Check what only the words of a corpus can tell: the models' widths, and block matrices."""
+    from scripts.anatomy.topic.corpora import check_blocks
+
+    for name, variant in study.present_variants.items():
+        if corpus in variant.corpora:
+            try:
+                variant.model.check_width(found.d_vocab)
+                if getattr(variant.model, "value", None) == "block":
+                    check_blocks(found.membership)
+            except ValueError as error:
+                raise ConfigError(f"topic.variants.{name}.model: {error}") from None
 
 
 def _told(mistake: dict) -> str:

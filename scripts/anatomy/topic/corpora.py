@@ -56,6 +56,13 @@ def block_membership(words: int, topics: int) -> Bool[np.ndarray, "words topics"
     return np.repeat(np.eye(topics, dtype=bool), words // topics, axis=0)
 
 
+def check_blocks(membership: Bool[np.ndarray, "words topics"]) -> None:
+    """Raise ValueError unless the topics are disjoint and of equal size, as the theorems' are."""
+    sizes = membership.sum(axis=0)
+    if (membership.sum(axis=1) != 1).any() or len(set(sizes.tolist())) > 1:
+        raise ValueError("a block matrix needs disjoint topics of equal size")
+
+
 def _topics(
     corpus: settings.SampledCorpus, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, "topics words"] | None, Bool[np.ndarray, "words topics"]]:

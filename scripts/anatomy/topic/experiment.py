@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from scripts.anatomy import seeding
 from scripts.anatomy.compute import Compute
 from scripts.anatomy.topic import settings, theory
-from scripts.anatomy.topic.corpora import FIRST_WORD, MASK, Corpus
+from scripts.anatomy.topic.corpora import FIRST_WORD, MASK, Corpus, check_blocks
 from scripts.anatomy.topic.masking import MaskedBatch, mask
 from scripts.anatomy.topic.model import TopicTransformer, objective
 from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, fit
@@ -112,10 +112,8 @@ def block_value(corpus: Corpus, masking: settings.Masking) -> Float[Tensor, "d_v
     Raises:
         ValueError: If the topics are not disjoint blocks of equal size.
     """
+    check_blocks(corpus.membership)
     words, topics = corpus.membership.shape
-    sizes = corpus.membership.sum(axis=0)
-    if (corpus.membership.sum(axis=1) != 1).any() or (sizes != words // topics).any():
-        raise ValueError("the block value matrix needs disjoint topics of equal size")
     blocks = theory.optimal_value(theory_setting(words, topics, masking))
     same = corpus.membership @ corpus.membership.T
     value = np.zeros((corpus.d_vocab, corpus.d_vocab))

@@ -318,8 +318,8 @@ class Variant(Settings):
     checkpoints: PositiveInt = Field(20, description="Log-spaced checkpoints that are kept.")
     seeds_apart: bool = Field(
         False,
-        description="Train each seed in a job of its own, for trainings of minutes or more; else one "
-        "job trains all seeds, so that starting up does not cost more than training.",
+        description="Train each seed in a job of its own, for trainings of minutes or more; else "
+        "one job trains all seeds, so that starting up does not cost more than training.",
     )
     released_compat: bool = Field(
         False,
@@ -331,12 +331,13 @@ class Variant(Settings):
     @model_validator(mode="before")
     @classmethod
     def _released(cls, data: object) -> object:
-        if not isinstance(data, dict) or not data.get("released_compat"):
+        if not isinstance(data, dict) or data.get("released_compat") is not True:
             return data
-        model = data.get("model") or {}
-        if not isinstance(model, dict) or model.get("kind", "compact") != "compact":
+        model, masking = data.get("model") or {}, data.get("masking") or {}
+        if not isinstance(model, dict) or not isinstance(masking, dict):
+            return data  # told below, as for any other variant
+        if model.get("kind", "compact") != "compact":
             raise ValueError("released_compat needs a compact model")
-        masking = data.get("masking") or {}
         as_released = {"context": "hidden", "fresh": False, "random_tokens": "all"}
         return data | {
             "average": "entry" if data.get("loss") == "squared" else "token",

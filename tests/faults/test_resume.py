@@ -1,7 +1,11 @@
-"""A training that is killed and started again ends as if nothing had happened, bit for bit."""
+"""A training that is killed and started again ends as if nothing had happened, bit for bit.
+
+Where the training is killed is left to chance: no step may matter.
+"""
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +21,7 @@ from scripts.anatomy import artifacts
 
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = Path(sys.executable).with_name("snakemake")
-STEPS = 800
+STEPS = 500
 CONFIG = {
     "compute": {"device": "cpu", "save_every": 0.02},
     "topic": {
@@ -26,6 +30,7 @@ CONFIG = {
         "variants": {"long": {"model": {"attention": "trained"}, "steps": STEPS}},
     },
 }
+CORPUS = Path("results/topic/lda/seed0/corpus.safetensors")
 RUN = Path("results/topic/lda/long/seed0")
 OUTPUTS = ("weights.safetensors", "checkpoints.safetensors", "history.csv")
 LOG = Path("logs/topic/lda/long/train.log")
@@ -101,16 +106,24 @@ def started_until_a_random_step(training: Training) -> tuple[psutil.Popen, psuti
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    """What the training makes when nobody disturbs it."""
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A training that nobody disturbed."""
     training = Training(tmp_path_factory.mktemp("uninterrupted"))
     training.finish()
-    return training.outputs()
+    return training
 
 
-def test_everything_killed(tmp_path: Path, uninterrupted: list[bytes]) -> None:
-    """A power cut, or a batch system without patience, would cost the training so far."""
+@pytest.fixture
+def training(tmp_path: Path, uninterrupted: Training) -> Training:
+    """A training to be disturbed, its corpus in place."""
     training = Training(tmp_path)
+    (tmp_path / CORPUS).parent.mkdir(parents=True)
+    shutil.copy2(uninterrupted.folder / CORPUS, tmp_path / CORPUS)
+    return training
+
+
+def test_everything_killed(training: Training, uninterrupted: Training) -> None:
+    """A power cut, or a batch system without patience, would cost the training so far."""
     snakemake, job = started_until_a_random_step(training)
     for process in (snakemake, job):
         process.kill()
@@ -122,12 +135,11 @@ def test_everything_killed(tmp_path: Path, uninterrupted: list[bytes]) -> None:
     training.unlock()
     training.finish()
     assert f"going on from step {stopped_at}" in training.log
-    assert training.outputs() == uninterrupted
+    assert training.outputs() == uninterrupted.outputs()
 
 
-def test_snakemake_killed_and_its_job_lives_on(tmp_path: Path, uninterrupted: list[bytes]) -> None:
+def test_snakemake_killed_and_its_job_lives_on(training: Training, uninterrupted: Training) -> None:
     """The orphan and the new job would write the same files in turn."""
-    training = Training(tmp_path)
     snakemake, orphan = started_until_a_random_step(training)
     snakemake.kill()
     snakemake.wait(PATIENCE)
@@ -140,12 +152,11 @@ def test_snakemake_killed_and_its_job_lives_on(tmp_path: Path, uninterrupted: li
     assert snakemake.wait(PATIENCE) == 0, training.printed
     assert not alive(orphan)
     assert "going on" not in training.log and "steps/s" not in training.log  # nothing done twice
-    assert training.outputs() == uninterrupted
+    assert training.outputs() == uninterrupted.outputs()
 
 
-def test_job_terminated(tmp_path: Path, uninterrupted: list[bytes]) -> None:
+def test_job_terminated(training: Training, uninterrupted: Training) -> None:
     """A time limit of SLURM, which sends SIGTERM, would cost what was not saved yet."""
-    training = Training(tmp_path)
     snakemake, job = started_until_a_random_step(training)
     job.terminate()
     assert snakemake.wait(PATIENCE) == 1
@@ -154,12 +165,11 @@ def test_job_terminated(tmp_path: Path, uninterrupted: list[bytes]) -> None:
     assert not any((training.folder / RUN / name).exists() for name in OUTPUTS)
     training.finish()
     assert f"going on from step {stopped_at}" in training.log
-    assert training.outputs() == uninterrupted
+    assert training.outputs() == uninterrupted.outputs()
 
 
-def test_interrupted_from_the_keyboard(tmp_path: Path, uninterrupted: list[bytes]) -> None:
+def test_interrupted_from_the_keyboard(training: Training, uninterrupted: Training) -> None:
     """Ctrl-C, to use the machine for something else, would cost the training so far."""
-    training = Training(tmp_path)
     snakemake, job = started_until_a_random_step(training)
     os.killpg(snakemake.pid, signal.SIGINT)  # a terminal sends it to all processes
     assert snakemake.wait(PATIENCE) != 0
@@ -168,7 +178,7 @@ def test_interrupted_from_the_keyboard(tmp_path: Path, uninterrupted: list[bytes
     assert f"stopped by signal 2 after step {stopped_at}" in training.log
     training.finish()
     assert f"going on from step {stopped_at}" in training.log
-    assert training.outputs() == uninterrupted
+    assert training.outputs() == uninterrupted.outputs()
 
 
 def alive(process: psutil.Process) -> bool:

@@ -5,6 +5,7 @@ word belongs to which topic. Token ids follow the released code of Li, Li & Rist
 2023): PAD 0, MASK 1, START 2, END 3, then the words in order.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from scripts.anatomy.topic import settings
 
 PAD, MASK, START, END = range(4)
 FIRST_WORD = settings.SPECIAL_TOKENS
+MOST_WORDS = settings.MOST_WORDS
 DOCS_AT_ONCE = 2000  # what is drawn at once stays in the processor's cache
 
 
@@ -159,13 +161,15 @@ def _vocabulary(
     pairs = [(word.strip(), topic.strip()) for word, topic in rows[1:]]
     words = _numbered(dict.fromkeys(word for word, _ in pairs))
     topics = _numbered(dict.fromkeys(topic for _, topic in pairs))
+    if len(words) > MOST_WORDS:
+        raise ValueError(f"{corpus.table}: {len(words)} words, more than {MOST_WORDS}")
     membership = np.zeros((len(words), len(topics)), dtype=bool)
     for word, topic in pairs:
         membership[words[word], topics[topic]] = True
     return words, membership
 
 
-def _numbered(names) -> dict[str, int]:
+def _numbered(names: Iterable[str]) -> dict[str, int]:
     return {name: number for number, name in enumerate(names)}
 
 
@@ -236,7 +240,7 @@ def token_counts(
 def statistics(corpus: Corpus) -> dict[str, float]:
     """Length, distinct topics, largest topic share and topic entropy (nats) of the documents."""
     counts = topic_counts(corpus.train, corpus.membership)
-    share = counts / counts.sum(axis=1, keepdims=True)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     entropy = -np.sum(share * np.log(np.where(share > 0, share, 1)), axis=1)
     length = word_mask(corpus.train).sum(axis=1)
     return {

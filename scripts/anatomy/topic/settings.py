@@ -23,7 +23,8 @@ SPECIAL_TOKENS = 4  # PAD, MASK, START, END come before the words
 
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Words = Annotated[int, Field(gt=0, le=32_000)]  # token ids are stored in 16 bits
+MOST_WORDS = 32_000  # token ids are stored in 16 bits
+Words = Annotated[int, Field(gt=0, le=MOST_WORDS)]
 NonNegative = Annotated[float, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 

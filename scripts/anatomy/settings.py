@@ -1,6 +1,8 @@
 """The base of every configuration model: unknown keys are errors, and values do not change."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 
@@ -8,6 +10,16 @@ class Settings(BaseModel):
     """A group of configuration keys; every field carries the description that the schema shows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_stray_switch(cls, data: Any) -> Any:
+        """Refuse yes and no where a number is wanted; pydantic would take them for 1 and 0."""
+        if isinstance(data, dict):
+            for key, field in cls.model_fields.items():
+                if isinstance(data.get(key), bool) and field.annotation is not bool:
+                    raise inconsistent(key, f"{data[key]} is a switch, which this is not")
+        return data
 
 
 def inconsistent(key: str, message: str) -> PydanticCustomError:

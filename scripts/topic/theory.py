@@ -35,6 +35,7 @@ def main(snakemake: Any) -> None:
                 name: _closed_forms(corpus)
                 for name, corpus in corpora.items()
                 if corpus["kind"] in ("lda", "exact")
+                and corpus.get("tau", 1) < corpus["topics"]  # else there is nothing to learn
             },
         },
     )

@@ -326,7 +326,7 @@ VIEWED = [
     CompactModel(),
     CompactModel(attention="trained", head="tied", width=D_VOCAB + 2),
     CompactModel(embedding="trained", value="identity", head="tied", width=5),
-    CompactModel(embedding="trained", value="identity", head="tied", value_gain=3),
+    CompactModel(embedding="trained", value="identity", head="tied"),
     CompactModel(embedding="trained", attention="trained", head="trained", width=6),
     CompactModel(value="block", attention="trained", value_gain=57),
     CompactModel(value="block", head="trained", input_norm=True),

@@ -140,7 +140,7 @@ def attention_from_counts(
     n_dk S_kq / sum_j n_dj S_jq on key token k. Weights are multiplied by (document length /
     `reference_length`). Special tokens are attended to, but are in no class.
     """
-    S = np.exp(scores - scores.max(axis=0))
+    S = np.exp(np.maximum(scores - scores.max(axis=0), -700))  # below, it would be 0 over 0
     length = counts.sum(axis=1) / reference_length
     per_query = counts / (counts @ S)  # places of the query over its softmax's denominator
     classes = _over_tokens(pair_classes(membership), len(scores))

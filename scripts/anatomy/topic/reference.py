@@ -11,6 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import digamma, log_softmax
 
 from scripts.anatomy.topic.corpora import (
+    END,
     FIRST_WORD,
     MASK,
     PAD,
@@ -237,6 +238,7 @@ def released_pair_counts(
     first_row = FIRST_WORD if fixed else 0
     table[first_row : first_row + len(membership)] = membership.argmax(axis=1)
     counts = token_counts(documents[:count, int(fixed) : longest], len(table))
+    counts[:, END] = 0  # the released code drops it
     per_topic = np.stack([counts[:, table == k].sum(axis=1) for k in range(topics)], axis=1)
     empty = counts[:, table < 0].sum(axis=1)
     length = counts.sum(axis=1)

@@ -214,6 +214,8 @@ class CompactModel(Settings):
             raise ValueError(
                 "nothing is left to train: embedding, attention, value and head are all frozen"
             )
+        if self.value != "block" and self.value_gain != 1:
+            raise ValueError("value_gain is a factor on value: block, and this is another")
         if self.value == "block" and self.embedding != "one_hot":
             raise ValueError("value: block is a matrix over tokens, so it needs embedding: one_hot")
         return self
@@ -428,8 +430,8 @@ class Measurement(Settings):
     """How attention is measured on held-out documents."""
 
     documents: PositiveInt = Field(500, description="Held-out documents.")
-    longest: PositiveInt = Field(
-        100, description="Documents are cut to this many tokens, START included."
+    longest: int = Field(
+        100, ge=3, description="Documents are cut to this many tokens, START included."
     )
     reference_length: PositiveInt = Field(
         100,
@@ -476,6 +478,7 @@ class TopicStudy(Settings):
         for name, variant in self.present_variants.items():
             for corpus in variant.corpora:
                 self._check(f"variants.{name}", corpus, variant.model)
+                self._check_context(f"variants.{name}", corpus, variant.masking)
         self._check("sweep", self.sweep.corpus, CompactModel())
         for figure, names in self.figures:
             for name in names:
@@ -499,6 +502,19 @@ class TopicStudy(Settings):
             raise inconsistent(
                 f"{key}.model",
                 f"value: block needs topics that are blocks; those of {corpus} overlap",
+            )
+
+    def _check_context(self, key: str, corpus: str, masking: Masking) -> None:
+        """Raise if a document can be selected whole, so that hiding it leaves nothing to see."""
+        settings = self.present_corpora[corpus]
+        if masking.context == "visible" or not isinstance(settings, SampledCorpus):
+            return
+        shortest = settings.length.shortest
+        if not settings.boundaries and masking.p_m**shortest > 1e-9:
+            raise inconsistent(
+                f"{key}.masking",
+                f"context: hidden leaves nothing to attend to in a document of {corpus} whose "
+                f"words are all selected, and some have {shortest} words; give it boundaries",
             )
 
     @property

@@ -77,7 +77,7 @@ def _from_command_line(script: Path) -> Any:
         rule = _producer(arguments.artifact, workflow)
         if rule is None:
             sys.exit(f"no rule makes {arguments.artifact}")
-        if Path(rule.script).name != script.name:
+        if Path(rule.script).parts[-2:] != script.parts[-2:]:
             sys.exit(f"{arguments.artifact} is made by {rule.script}, not by {script.name}")
         return _job(arguments.artifact, rule, workflow, arguments.threads)
 

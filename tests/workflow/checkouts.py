@@ -1,7 +1,6 @@
 """Copies of the project to run, edit and plan again, the way its users do: by the command line."""
 
 import ast
-import os
 import re
 import shutil
 import subprocess
@@ -144,9 +143,3 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         deeper = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if deeper else value
     return result
-
-
-def touch(paths: list[Path], seconds_ago: list[float], now: float) -> None:
-    """Sets the dates of files."""
-    for path, ago in zip(paths, seconds_ago, strict=True):
-        os.utime(path, (now - ago, now - ago))

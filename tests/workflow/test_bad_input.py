@@ -1,5 +1,6 @@
 """What a mistake gets: one line with the key or the file, before any job starts."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,20 @@ def test_a_truncated_artifact_and_its_rule_are_named(
     assert "Traceback" not in log
     assert log in printed  # on the terminal as well
     assert not checkout.path(reader).exists()
+
+
+def test_the_advice_for_a_truncated_artifact_helps(checkout: Checkout) -> None:
+    """A file cut off in place would come back from the training's own copy, for ever."""
+    path = checkout.path("topic/lda/value_squared/seed0/weights.safetensors")
+    whole = path.read_bytes()
+    kept = path.parent / ".state/finished" / path.name
+    kept.unlink()
+    os.link(path, kept)  # as a run leaves it; the copy of the checkout made two files of one
+    with path.open("r+b") as file:
+        file.truncate(1000)
+    path.unlink()  # "Delete the file and run again."
+    checkout.snakemake("--", "results/topic/lda/value_squared/seed0/weights.safetensors")
+    assert path.read_bytes() == whole
 
 
 def _log_of(checkout: Checkout, printed: str) -> str:

@@ -122,7 +122,7 @@ def test_every_job_kept_a_log_and_a_benchmark(smoke: Checkout) -> None:
     """What went on in a job, and what it cost, could not be looked up."""
     logs = smoke.directory / "logs"
     names = [{path.with_suffix("") for path in logs.rglob(f"*.{end}")} for end in ("log", "tsv")]
-    assert names[0] == names[1] and len(names[0]) > 40
+    assert names[0] == names[1] != set()
     train = (logs / "topic/lda/value_squared/train.log").read_text()
     assert re.search(r"step 20 of 20, loss [\d.]+, [\d.]+ steps/s", train)
 

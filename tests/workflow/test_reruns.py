@@ -1,7 +1,7 @@
 """What runs again after a change: what the change touches, and nothing else."""
 
 import ast
-import random
+import os
 import re
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from checkouts import NOTHING, Checkout, touch
+from checkouts import NOTHING, SOURCES, Checkout
 
 LEDGER = {"Judge the claims", "Lay out the ledger of claims"}
 RUNS = {"One row per run of the topic study", "Gather the runs of all studies"}
@@ -26,15 +26,17 @@ def test_a_second_run_does_nothing(checkout: Checkout) -> None:
 
 def test_dates_count_for_nothing(checkout: Checkout) -> None:
     """A `git checkout`, or a copy of results/ without dates, would train everything again."""
-    rng = random.Random(0)
     now = time.time()
     results = [path for path in checkout.path("").rglob("*") if path.is_file()]
     # above this size Snakemake's own default goes by dates; weights of real sizes are
     assert max(path.stat().st_size for path in results) > 1e6
-    touch(results, [rng.uniform(100, 200) for _ in results], now)
-    sources = [path for path in checkout.source.rglob("*") if path.is_file()]
-    sources = [path for path in sources if not {"results", ".snakemake"} & {*path.parts}]
-    touch(sources, [rng.uniform(0, 50) for _ in sources], now)
+    # what was made first is now the newest, and the code is newer still
+    for age, path in enumerate(sorted(results, key=lambda path: path.stat().st_mtime)):
+        os.utime(path, (now - 100 - age, now - 100 - age))
+    for name in SOURCES:
+        place = checkout.source / name
+        for path in [place, *place.rglob("*")]:
+            os.utime(path)
     assert checkout.plan() == NOTHING
 
 

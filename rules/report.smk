@@ -7,6 +7,7 @@ try:
 except ValueError as error:
     sys.exit(str(error))
 TESTABLE = ledger.testable(CLAIMS, SETTINGS.scale, TOPIC_ARTIFACTS, TOPIC_SEEDS)
+JUDGED = sorted({path for claim in TESTABLE for path in claim.paths(TOPIC_SEEDS)})
 
 
 rule claims:
@@ -17,7 +18,7 @@ rule claims:
 
 rule report_claims:
     input:
-        sorted({path for claim in TESTABLE for path in claim.paths(TOPIC_SEEDS)}),
+        JUDGED,
     output:
         "results/claims.csv",
     log:
@@ -33,6 +34,7 @@ rule report_claims:
     params:
         claims=[plain(claim) for claim in CLAIMS],
         testable=[claim.id for claim in TESTABLE],
+        artifacts=JUDGED,
         seeds=TOPIC_SEEDS,
         code=code("report/claims.py"),
     message:

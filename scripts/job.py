@@ -53,7 +53,10 @@ def run(main: Main, script: dict[str, Any]) -> None:
         with _workflow(job.config) as workflow:
             maker = _producer(str(error.path), workflow)
         made_by = f"it is made by rule {maker.name}" if maker else "no rule makes it"
-        sys.exit(f"{error}; {made_by}. Delete the file and run again.")
+        advice = (
+            "Delete the file and run again." if error.path.exists() else "Run the workflow for it."
+        )
+        sys.exit(f"{error}; {made_by}. {advice}")
 
 
 def _redirect(log: Path) -> None:

@@ -72,7 +72,7 @@ class Claim(Settings):
     )
     artifacts: list[str] = Field(
         min_length=1,
-        description="Files below results/; {seed} stands for each seed. Of several, the `worst` "
+        description="Files; {seed} stands for each seed. Of several, the `worst` "
         "value counts, seed by seed.",
     )
     metric: str = Field(
@@ -90,8 +90,7 @@ class Claim(Settings):
 
 
 def _of_seeds(artifact: str, seeds: Sequence[int]) -> list[str]:
-    path = f"results/{artifact}"
-    return [path.format(seed=seed) for seed in seeds] if "{seed}" in path else [path]
+    return [artifact.format(seed=s) for s in seeds] if "{seed}" in artifact else [artifact]
 
 
 def load(path: Path) -> list[Claim]:

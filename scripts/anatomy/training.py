@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,7 +172,7 @@ class RunState:
         ]
         return {"step": np.array(steps)} | stacked, evaluations
 
-    def keep(self, outputs: Iterable[Path]) -> None:
+    def keep(self, outputs: Sequence[Path]) -> None:
         """Hold on to the finished run's artifacts; the optimisation's state is dropped."""
         kept = self.folder / "finished"
         partial = self.folder / "finishing"
@@ -180,14 +180,25 @@ class RunState:
         partial.mkdir()
         for path in outputs:
             artifacts.link_or_copy(path, partial / path.name)
+        digests = {path.name: artifacts.digest(path) for path in outputs}
+        artifacts.write_json(partial / "digests.json", digests)
         partial.rename(kept)
         (self.folder / "state.safetensors").unlink(missing_ok=True)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
+    def _whole(self, paths: Iterable[Path]) -> bool:
+        """Whether all kept artifacts are there, and as they were kept."""
+        digests = self.folder / "finished/digests.json"
+        try:
+            known = artifacts.read_json(digests)
+            return all(artifacts.digest(path) == known.get(path.name) for path in paths)
+        except artifacts.UnreadableArtifact:
+            return False
+
     def restore(self, outputs: Iterable[Path]) -> bool:
         """Put a finished run's artifacts back in place; False when there is no finished run."""
         pairs = [(self.folder / "finished" / path.name, path) for path in outputs]
-        if not all(kept.exists() for kept, _ in pairs):
+        if not self._whole(kept for kept, _ in pairs):
             shutil.rmtree(self.folder / "finished", ignore_errors=True)
             return False
         for kept, path in pairs:

@@ -11,11 +11,15 @@ from scripts.anatomy import artifacts, claims
 def main(snakemake: Any) -> None:
     """Judge every claim; those whose artifacts are not among the inputs cannot be tested."""
     params = snakemake.params
+    # as a module of another workflow the files may be elsewhere than the claims say
+    files = dict(zip(params.artifacts, snakemake.input, strict=True))
     rows = []
     for claim in map(claims.Claim.model_validate, params.claims):
         testable = claim.id in params.testable
         records = (
-            {p: artifacts.read_json(p) for p in claim.paths(params.seeds)} if testable else None
+            {p: artifacts.read_json(files[p]) for p in claim.paths(params.seeds)}
+            if testable
+            else None
         )
         rows.append(claims.judge(claim, records, params.seeds))
     artifacts.write_table(snakemake.output[0], pd.DataFrame(rows))

@@ -72,7 +72,7 @@ rule topic_reference:
         runtime=10,
     params:
         seeds=TOPIC_SEEDS,
-        alpha=lambda wildcards: getattr(TOPIC_CORPORA[wildcards.corpus], "alpha", None),
+        corpus=lambda wildcards: plain(TOPIC_CORPORA[wildcards.corpus]),
         code=code("topic/reference.py"),
     message:
         "Statistics, loss floor and best block matrices of the corpus {wildcards.corpus}"

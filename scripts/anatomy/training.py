@@ -137,7 +137,8 @@ class RunState:
 
     def save(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Store the state after `step` steps, in place of the one before."""
-        artifacts.write_tensors(self.folder / "state.safetensors", tensors, {"step": str(step)})
+        path = self.folder / "state.safetensors"
+        artifacts.write_tensors(path, tensors, {"step": str(step)}, durable=True)
 
     def load(self) -> tuple[dict[str, Tensor], int] | None:
         """The stored state and its step; None when there is none that can be read."""

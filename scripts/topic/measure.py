@@ -5,7 +5,7 @@ its column products, attention by pair class, Theorem 3's R, norms. BERT: cosine
 embeddings and attention of every layer and head.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ from scripts import job
 from scripts.anatomy import artifacts
 from scripts.anatomy.topic import corpora, measures, storage
 from scripts.anatomy.topic.settings import Measurement, Variant
+
+if TYPE_CHECKING:
+    from scripts.anatomy.topic.bert import TopicBert
 
 DYNAMICS_DOCUMENTS = 100  # enough for curves; the final numbers use all that the config asks for
 
@@ -148,16 +151,26 @@ def _measure_bert(
 
     from scripts.anatomy.topic import experiment
 
-    model = experiment.build(variant, data, seed)
+    model = experiment.build(variant, data, seed).eval()
+    untrained = _of_bert(model, variant, data, settings)  # the control: what chance alone gives
     model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    return _of_bert(model, variant, data, settings) | {"untrained": untrained}
+
+
+def _of_bert(
+    model: "TopicBert", variant: Variant, data: corpora.Corpus, settings: Measurement
+) -> dict[str, Any]:
+    """Attention of every layer and head, their mean and the most topical, and the embeddings."""
     tokens = data.dev[: settings.documents, : settings.longest]
     heads = [
         measures.attention_from_maps(
             layer, tokens, data.membership, reference_length=settings.reference_length
         )
-        for layer in model.eval().attention(tokens)
+        for layer in model.attention(tokens)
     ]
-    found: dict[str, Any] = {"attention_heads": heads, "attention": _mean_head(heads)}
+    attention = _mean_head(heads)
+    attention["best_head"] = max(head["ratio"] for layer in heads for head in layer)
+    found: dict[str, Any] = {"attention_heads": heads, "attention": attention}
     if variant.model.embedding == "trained":
         found["embedding"] = _of_vectors(model.word_embeddings().astype(np.float64), data)
     return found

@@ -1,7 +1,8 @@
 """Draw where each model keeps the topics: in its embeddings, in its attention, or in both.
 
 compensation: a BERT with attention or embeddings unable to learn; architectures: from the
-compact model to real BERTs. Points are means over seeds with 95 % intervals.
+compact model to real BERTs. The last row is the control, a BERT before training. Points are means
+over seeds with 95 % intervals.
 """
 
 from typing import Any
@@ -24,8 +25,11 @@ def main(snakemake: Any) -> None:
         ]
         for place, name in enumerate(names)
     }
+    control = next((name for name, runs in metrics.items() if "untrained" in runs[0]), None)
+    if control:
+        metrics[f"{control}, untrained"] = [run["untrained"] for run in metrics[control]]
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(13, 1.6 + 0.9 * len(names)), sharey=True, layout="constrained"
+        1, 2, figsize=(13, 1.6 + 0.9 * len(metrics)), sharey=True, layout="constrained"
     )
     _embeddings(left, metrics)
     _attention(right, metrics)

@@ -90,8 +90,11 @@ def test_a_full_disk_at_the_flush_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(artifacts.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_json(tmp_path / "a.json", {})
+    with (
+        pytest.raises(OSError, match="No space left"),
+        writing(tmp_path / "a.txt", durable=True) as temporary,
+    ):
+        temporary.write_text("whole")
     assert os.listdir(tmp_path) == []
 
 

@@ -115,9 +115,13 @@ def batches_of(corpus: corpora.Corpus, variant: Variant) -> Callable[[int], Mask
 
 def loss_of(model: nn.Module, batch: MaskedBatch, variant: Variant) -> Float[Tensor, ""]:
     """The variant's loss."""
-    return objective(
-        model(batch), batch.target, batch.document, loss=variant.loss, average=variant.average
-    )
+    if isinstance(model, TopicTransformer):
+        output, place = model.distinct(batch)
+    else:
+        output = model(batch)
+        place = torch.arange(len(output))
+    labels = (batch.target, batch.document)
+    return objective(output, place, *labels, loss=variant.loss, average=variant.average)
 
 
 def trainer(

@@ -14,7 +14,7 @@ from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.topic import corpora, reference, storage
 from scripts.anatomy.topic.settings import BlockCorpus, Corpus
 
-SAMPLE = 50_000
+SAMPLE = 30_000
 
 
 def main(snakemake: Any) -> None:

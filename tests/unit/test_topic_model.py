@@ -327,15 +327,31 @@ def test_objective_against_plain_loops(loss: str, average: str) -> None:
         expected = ((each[0] + each[1] + each[2]) / 3 + each[3] + (each[4] + each[5]) / 2) / 3
     else:
         expected = sum(each) / 6 / (5 if average == "entry" else 1)
-    found = objective(output, target, document, loss=loss, average=average)
+    place = torch.arange(6)
+    found = objective(output, place, target, document, loss=loss, average=average)
     torch.testing.assert_close(found, expected)
     one, other = (torch.autograd.grad(value, output)[0] for value in (found, expected))
     torch.testing.assert_close(one, other)
 
 
+def test_objective_of_shared_predictions() -> None:
+    output = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    place, target = torch.tensor([0, 2, 2, 1]), torch.tensor([4, 0, 0, 3])
+    document = torch.tensor([0, 0, 1, 1])
+    for loss in ("squared", "cross_entropy"):
+        found, expected = (
+            objective(rows, index, target, document, loss=loss, average="document")
+            for rows, index in ((output, place), (output[place], torch.arange(4)))
+        )
+        torch.testing.assert_close(found, expected)
+        one, other = (torch.autograd.grad(value, output)[0] for value in (found, expected))
+        torch.testing.assert_close(one, other)
+
+
 def test_released_squared_loss_is_the_mean_over_entries() -> None:
     output, target = torch.randn(7, 5), torch.tensor([0, 1, 2, 3, 4, 0, 1])
-    found = objective(output, target, torch.zeros(7).long(), loss="squared", average="entry")
+    place, document = torch.arange(7), torch.zeros(7).long()
+    found = objective(output, place, target, document, loss="squared", average="entry")
     one_hot = functional.one_hot(target, 5).float()
     torch.testing.assert_close(found, functional.mse_loss(output, one_hot))
 
@@ -379,7 +395,8 @@ def test_the_held_out_loss_is_over_all_documents_and_without_the_penalty(
         (whole[0].rows(torch.arange(3)), evaluations[-1]["dev_loss"]),  # the curve needs no more
     ):
         output = trained.model(given)
-        expected = objective(output, given.target, given.document, loss=loss, average="document")
+        labels = (torch.arange(len(output)), given.target, given.document)
+        expected = objective(output, *labels, loss=loss, average="document")
         assert found == pytest.approx(expected.item(), rel=1e-5)
 
 

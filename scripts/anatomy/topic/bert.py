@@ -7,7 +7,7 @@ compensation experiment.
 
 import numpy as np
 import torch
-from jaxtyping import Float, Integer
+from jaxtyping import Float, Int64, Integer
 from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM
 
@@ -58,6 +58,13 @@ class TopicBert(nn.Module):
         """Logits at the selected positions."""
         hidden = self.lm.bert(batch.observed, attention_mask=batch.attended.long())
         return self.lm.cls(hidden.last_hidden_state[batch.selected])
+
+    def distinct(
+        self, batch: MaskedBatch
+    ) -> tuple[Float[Tensor, "selected d_vocab"], Int64[Tensor, "selected"]]:
+        """The predictions, and which of them each selected position has: one of its own."""
+        output = self(batch)
+        return output, torch.arange(len(output), device=output.device)
 
     @torch.inference_mode()
     def attention(

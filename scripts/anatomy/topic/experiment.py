@@ -141,9 +141,9 @@ def _loss(
     model: nn.Module, variant: settings.Variant
 ) -> Callable[[MaskedBatch], Float[Tensor, ""]]:
     def loss(batch: MaskedBatch) -> Float[Tensor, ""]:
-        return objective(
-            model(batch), batch.target, batch.document, loss=variant.loss, average=variant.average
-        )
+        output, place = model.distinct(batch)
+        labels = (batch.target, batch.document)
+        return objective(output, place, *labels, loss=variant.loss, average=variant.average)
 
     return loss
 

@@ -19,7 +19,7 @@ import math
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, embedding
+from torch.nn.functional import embedding
 
 from scripts.anatomy.topic.masking import MaskedBatch
 from scripts.anatomy.topic.settings import CompactModel, Init
@@ -101,15 +101,27 @@ class TopicTransformer(nn.Module):
 
     def forward(self, batch: MaskedBatch) -> Float[Tensor, "selected d_vocab"]:
         """Predictions for the selected positions."""
+        output, place = self.distinct(batch)
+        return output[place]
+
+    def distinct(
+        self, batch: MaskedBatch
+    ) -> tuple[Float[Tensor, "rows d_vocab"], Int64[Tensor, "selected"]]:
+        """The predictions that differ, and which of them each selected position has.
+
+        Two places of a document with the same token have the same one (most show MASK), and under
+        uniform attention all places of a document have.
+        """
         Z = self.embed()
         counts = batch.counts(Z.shape[1])
-        if self.settings.attention == "uniform":  # one prediction serves a whole document
-            output = self._read(counts / counts.sum(dim=1, keepdim=True), Z)
-            return embedding(batch.document, output)
+        if self.settings.attention == "uniform":
+            return self._read(counts / counts.sum(dim=1, keepdim=True), Z), batch.document
+        pair = batch.document * Z.shape[1] + batch.query
+        pairs, place = pair.unique(return_inverse=True)
         # embedding looks up rows as indexing does, with a much faster gradient
-        of_query = embedding(batch.query, self.scores().T.contiguous())
-        in_document = embedding(batch.document, counts.log())
-        return self._read((of_query + in_document).softmax(dim=1), Z)
+        of_query = embedding(pairs % Z.shape[1], self.scores().T.contiguous())
+        in_document = embedding(pairs // Z.shape[1], counts.log())
+        return self._read((of_query + in_document).softmax(dim=1), Z), place
 
     def _read(
         self, weight: Float[Tensor, "rows d_vocab"], Z: Float[Tensor, "d_model d_vocab"]
@@ -140,26 +152,28 @@ def _draw(
 
 
 def objective(
-    output: Float[Tensor, "selected d_vocab"],
+    output: Float[Tensor, "rows d_vocab"],
+    place: Int64[Tensor, "selected"],
     target: Int64[Tensor, "selected"],
     document: Int64[Tensor, "selected"],
     *,
     loss: str,
     average: str,
 ) -> Float[Tensor, ""]:
-    """Mean loss over the selected positions.
+    """Mean loss over the selected positions, whose predictions are the rows `place` of `output`.
 
     `squared` is the squared norm of (output - one-hot target), as in the theorems. `average` is
     "document" (within each document first, the paper's objective), "token" (over all selected
     positions) or "entry" (over these and the outputs as well, as the released squared loss).
     """
+    d_vocab = output.shape[1]
+    own = output.flatten().index_select(0, place * d_vocab + target)
     if loss == "squared":
-        own = output.gather(1, target[:, None])[:, 0]
-        each = output.square().sum(dim=1) - 2 * own + 1
+        each = output.square().sum(dim=1).index_select(0, place) - 2 * own + 1
     else:
-        each = cross_entropy(output, target, reduction="none")
+        each = output.logsumexp(dim=1).index_select(0, place) - own
     if average == "entry":
-        each = each / output.shape[1]
+        each = each / d_vocab
     if average != "document":
         return each.mean()
     selected = torch.bincount(document)[document]

@@ -59,6 +59,8 @@ def matrix(
     boundaries: Sequence[int],
     title: str,
     label: str,
+    rows: str = "word",
+    columns: str = "word",
 ) -> None:
     """A heat map around 0, with lines between topics; the scale ignores the largest percent."""
     limit = float(np.quantile(np.abs(values), 0.99)) or 1.0
@@ -71,7 +73,7 @@ def matrix(
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(middles, labels=range(len(middles)))
         axis.set_tick_params(length=0)
-    ax.set(title=title, xlabel="topic of the word", ylabel="topic of the word")
+    ax.set(title=title, xlabel=f"topic of the {columns}", ylabel=f"topic of the {rows}")
     sns.despine(ax=ax, left=True, bottom=True)
     ax.figure.colorbar(image, ax=ax, shrink=0.8, label=label)
 

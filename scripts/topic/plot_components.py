@@ -60,7 +60,7 @@ def _attention(ax: plt.Axes, metrics: dict[str, list[dict]]) -> None:
         }
         figures.dots(ax, values, offset=offset, colour=colour, label=name)
     ax.axvline(1, color="grey", linewidth=0.8, linestyle=":")
-    ax.set(xlim=(0, None), title="Attention", xlabel="mean weight / uniform weight")
+    ax.set(title="Attention", xlabel="mean weight / uniform weight")
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=3)
 
 

@@ -15,30 +15,43 @@ from scripts.anatomy import artifacts, figures
 from scripts.anatomy.topic import measures, storage
 from scripts.anatomy.topic.settings import Variant
 
-# of each figure: the matrix, where its block means are in the metrics, the unit of its colours
+# Of each figure: the matrix, where its block means are in the metrics, the unit of its colours,
+# and what rows and columns are.
 FIGURES = {
     "embeddings": (
         lambda view: measures.gram(view.embedding[:, measures.FIRST_WORD :]),
         ("embedding", "gram"),
         "inner product",
+        ("word", "word"),
     ),
-    "values": (lambda view: measures.words(view.value), ("value",), "entry of $W_V$"),
+    "values": (
+        lambda view: measures.words(view.value),
+        ("value",),
+        "entry of $W_V$",
+        ("predicted word", "attended word"),
+    ),
     "column_products": (
         lambda view: measures.gram(measures.words(view.value)),
         ("column_products",),
         "inner product",
+        ("attended word", "attended word"),
     ),
-    "key_query": (lambda view: measures.words(view.scores), ("key_query",), "attention score"),
+    "key_query": (
+        lambda view: measures.words(view.scores),
+        ("key_query",),
+        "attention score",
+        ("attended word (key)", "attending word (query)"),
+    ),
 }
 
 
 def main(snakemake: Any) -> None:
     """Draw the figure that the wildcard names."""
     figures.style()
-    draw, where, unit = FIGURES[snakemake.wildcards.figure]
+    draw, where, unit, (down, across) = FIGURES[snakemake.wildcards.figure]
     names = snakemake.params.variants
     seeds = len(snakemake.input.metrics) // len(names)
-    columns = 2 if len(names) > 1 else 1
+    columns = {1: 1, 2: 2, 4: 2}.get(len(names), 3)
     rows = -(-len(names) // columns)
     figure, axes = plt.subplots(
         rows, columns, figsize=(5.6 * columns, 4.8 * rows), squeeze=False, layout="constrained"
@@ -59,6 +72,8 @@ def main(snakemake: Any) -> None:
             boundaries=np.cumsum(membership.sum(axis=0))[:-1],
             title=f"{figures.words(name)}\nsame topic {same:.3g}, different {different:.2g}",
             label=unit,
+            rows=down,
+            columns=across,
         )
     for ax in axes.flat[len(names) :]:
         ax.set_visible(False)

@@ -177,6 +177,13 @@ class Masking(Settings):
         return self
 
 
+def _width(width: int | None, embedding: str, d_vocab: int) -> int:
+    """The width of a model; ValueError if it is too small for one-hot embeddings."""
+    if embedding == "one_hot" and width is not None and width < d_vocab:
+        raise ValueError(f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}")
+    return width or d_vocab
+
+
 class CompactModel(Settings):
     """The paper's one-layer transformer without positions, residual, feed-forward or norm."""
 
@@ -222,11 +229,7 @@ class CompactModel(Settings):
 
     def check_width(self, d_vocab: int) -> None:
         """Raise ValueError if the width does not suit a vocabulary of `d_vocab` tokens."""
-        width = self.width or d_vocab
-        if self.embedding == "one_hot" and width < d_vocab:
-            raise ValueError(
-                f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}"
-            )
+        width = _width(self.width, self.embedding, d_vocab)
         if (self.head == "identity" or self.value == "block") and width != d_vocab:
             raise ValueError(
                 f"head: identity and value: block need the width {d_vocab}, not {width}"
@@ -258,11 +261,7 @@ class BertModel(Settings):
 
     def check_width(self, d_vocab: int) -> None:
         """Raise ValueError if the width does not suit a vocabulary of `d_vocab` tokens."""
-        width = self.width or d_vocab
-        if self.embedding == "one_hot" and width < d_vocab:
-            raise ValueError(
-                f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}"
-            )
+        width = _width(self.width, self.embedding, d_vocab)
         if width % self.heads:
             raise ValueError(f"heads ({self.heads}) does not divide the width {width} (the tokens)")
 

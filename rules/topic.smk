@@ -4,9 +4,16 @@ rule topic:
         expand("results/topic/figures/{figure}.png", figure=TOPIC_FIGURES),
         "results/topic/runs.csv",
         TOPIC_ARTIFACTS,
+        topic_of_runs("weights.safetensors"),
+        topic_of_runs("checkpoints.safetensors"),
+        topic_of_runs("history.csv"),
+        topic_of_runs("run.json"),
+        topic_of_runs("dynamics.csv"),
 
 
 rule topic_corpus:
+    input:
+        topic_corpus_files,
     output:
         topic_of_seeds("results/topic/{corpus}/seed{seed}/corpus.safetensors"),
     log:
@@ -45,7 +52,10 @@ rule topic_theory:
         mem_mb=1000,
         runtime=10,
     params:
-        corpora={name: plain(corpus) for name, corpus in TOPIC_CORPORA.items()},
+        corpora={
+            name: plain(corpus, include={"kind", "topics", "words", "tau"})
+            for name, corpus in TOPIC_CORPORA.items()
+        },
         code=code("topic/theory.py"),
     message:
         "Closed forms of the three theorems"
@@ -136,6 +146,7 @@ rule topic_train_seed:
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
         variant=one_of(TOPIC_APART),
+        seed=one_of(map(str, TOPIC_SEEDS)),
     priority: 1
     conda:
         CONDA
@@ -482,6 +493,7 @@ rule topic_plot_components:
         runtime=10,
     params:
         variants=lambda wildcards: TOPIC_PANELS[wildcards.figure],
+        reference_length=TOPIC.measurement.reference_length,
         code=code("topic/plot_components.py"),
     message:
         "Draw {wildcards.figure}"

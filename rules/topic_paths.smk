@@ -52,6 +52,13 @@ def topic_of_first_seed(variants, artifact):
     return topic_of_figure(variants, artifact)[:: len(TOPIC_SEEDS)]
 
 
+def topic_corpus_files(wildcards):
+    """The text files that a corpus is read from; none when it is sampled."""
+    corpus = TOPIC_CORPORA[wildcards.corpus]
+    files = [getattr(corpus, name, None) for name in ("train", "dev", "table")]
+    return [str(file) for file in files if isinstance(file, Path)]
+
+
 def topic_training(wildcards):
     """What a training is, whatever it is trained on and by which job."""
     return plain(TOPIC_VARIANTS[wildcards.variant], exclude={"corpora", "seeds_apart"})
@@ -62,17 +69,17 @@ def topic_training(wildcards):
 TOPIC_PANELS = {name: TOPIC.shown(name) for name in type(TOPIC.figures).model_fields}
 TOPIC_PANELS["column_products"] = TOPIC_PANELS["values"]
 TOPIC_PANELS["key_query"] = TOPIC_PANELS["sentences"]
-TOPIC_FIGURES = [
-    *(name for name, variants in TOPIC_PANELS.items() if variants),
-    *(["theory"] if TOPIC_GRIDS else []),
-    "attention",
-    "sweep",
-    "documents",
-]
 TOPIC_ATTENDING = [
     (corpus, name)
     for corpus, name in TOPIC_RUNS
     if TOPIC_VARIANTS[name].model.attention == "trained"
+]
+TOPIC_FIGURES = [
+    *(name for name, variants in TOPIC_PANELS.items() if variants),
+    *(["theory"] if TOPIC_GRIDS else []),
+    *(["attention"] if TOPIC_ATTENDING else []),
+    "sweep",
+    "documents",
 ]
 
 

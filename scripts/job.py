@@ -49,6 +49,8 @@ def run(main: Main, script: dict[str, Any]) -> None:
     )
     try:
         main(job)
+    except devices.DeviceMissing as error:
+        sys.exit(f"compute.device: {error}")
     except UnreadableArtifact as error:
         with _workflow(job.config) as workflow:
             maker = _producer(str(error.path), workflow)
@@ -76,6 +78,10 @@ def _from_command_line(script: Path) -> Any:
     parser.add_argument("--configfile", nargs="+", default=[], help="overlays on config.yaml")
     parser.add_argument("--threads", type=int, help="threads to use, if not the rule's")
     arguments = parser.parse_args()
+    for file in arguments.configfile:
+        if not Path(file).is_file():
+            sys.exit(f"no such configuration file: {file}")
+    arguments.artifact = os.path.relpath(arguments.artifact)
     with _workflow({}, arguments.configfile) as workflow:
         rule = _producer(arguments.artifact, workflow)
         if rule is None:

@@ -17,6 +17,7 @@ from scripts.anatomy.settings import Settings
 from scripts.anatomy.tables import interval
 
 SCALES = ("smoke", "laptop", "paper")
+FEWEST_SEEDS = 3
 Verdict = Literal["reproduced", "not reproduced", "not testable at this scale"]
 
 
@@ -35,6 +36,8 @@ class Expectation(Settings):
         given = [self.near, self.between, self.above, self.below]
         if sum(value is not None for value in given) != 1:
             raise ValueError("give exactly one of near, between, above and below")
+        if self.between is not None and self.between[0] > self.between[1]:
+            raise ValueError("between wants the lower value first")
         if (self.near is not None) != ((self.within is None) != (self.percent is None)):
             raise ValueError("near needs either within or percent, and only near takes them")
         return self
@@ -115,12 +118,17 @@ def load(path: Path) -> list[Claim]:
 def testable(
     claims: Sequence[Claim], scale: str, available: Collection[str], seeds: Sequence[int]
 ) -> list[Claim]:
-    """The claims that this scale suffices for, and whose artifacts this configuration makes."""
+    """The claims that this scale and its seeds suffice for, and whose artifacts it makes.
+
+    What differs between seeds is not judged on fewer than `FEWEST_SEEDS`.
+    """
     enough = SCALES[: SCALES.index(scale) + 1]
     return [
         claim
         for claim in claims
-        if claim.scale in enough and set(claim.paths(seeds)) <= set(available)
+        if claim.scale in enough
+        and set(claim.paths(seeds)) <= set(available)
+        and (len(seeds) >= FEWEST_SEEDS or not any("{seed}" in a for a in claim.artifacts))
     ]
 
 

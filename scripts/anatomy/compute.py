@@ -19,7 +19,7 @@ class ComputeSettings(Settings):
         "cpu", description="Which file of envs/ the rules name, for --sdm conda."
     )
     autocast: bool = Field(True, description="bfloat16 where that is safe; on CUDA only.")
-    compile: bool = Field(False, description="torch.compile; on CUDA only.")
+    compile: bool = Field(False, description="torch.compile of BERT-sized models; on CUDA only.")
     save_every: PositiveFloat = Field(
         60.0, description="Seconds between two stores of a training's resumable state."
     )

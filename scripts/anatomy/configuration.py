@@ -90,6 +90,11 @@ def _told(mistake: dict) -> str:
             return f"{key}: there is no such key"
         case "union_tag_not_found":
             return f"{key}: the key `kind` is missing"
+        case "union_tag_invalid":
+            given = mistake["input"]
+            given = given.get("kind") if isinstance(given, dict) else given
+            kinds = mistake["ctx"]["expected_tags"]
+            return f"{key}: wants a section whose `kind` is one of {kinds} (given: {given!r})"
         case "inconsistent":
             return f"{key}.{message}"
         case "value_error":

@@ -291,6 +291,8 @@ def fit(
                 logger.warning("stopped by signal %d after step %d", stopped[0], step + 1)
                 raise SystemExit(128 + stopped[0])
             progress.update(step + 1, losses)
+    if start < recipe.steps:
+        save(recipe.steps)  # what follows may be killed as well
     model.eval()
     if not bool(losses.isfinite().all()):
         logger.warning("%s: the loss is not finite from step %d on", label, _first_bad(losses))

@@ -154,7 +154,10 @@ def _measure_bert(
     model = experiment.build(variant, data, seed).eval()
     untrained = _of_bert(model, variant, data, settings)  # the control: what chance alone gives
     model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-    return _of_bert(model, variant, data, settings) | {"untrained": untrained}
+    found = _of_bert(model, variant, data, settings) | {"untrained": untrained}
+    gain = found["attention"]["best_head"] - untrained["attention"]["best_head"]
+    found["attention"]["best_head_gain"] = gain
+    return found
 
 
 def _of_bert(

@@ -32,7 +32,7 @@ def main(snakemake: Any) -> None:
         1, 2, figsize=(13, 1.6 + 0.9 * len(metrics)), sharey=True, layout="constrained"
     )
     _embeddings(left, metrics)
-    _attention(right, metrics)
+    _attention(right, metrics, snakemake.params.reference_length)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 
@@ -52,10 +52,10 @@ def _embeddings(ax: plt.Axes, metrics: dict[str, list[dict]]) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=2)
 
 
-def _attention(ax: plt.Axes, metrics: dict[str, list[dict]]) -> None:
+def _attention(ax: plt.Axes, metrics: dict[str, list[dict]], uniform: int) -> None:
     for offset, (name, colour) in zip((-0.15, 0, 0.15), figures.CLASS_COLOURS.items(), strict=True):
         values = {
-            variant: [100 * run["attention"][name.replace(" ", "_")] for run in runs]
+            variant: [uniform * run["attention"][name.replace(" ", "_")] for run in runs]
             for variant, runs in metrics.items()
         }
         figures.dots(ax, values, offset=offset, colour=colour, label=name)

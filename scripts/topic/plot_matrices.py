@@ -66,10 +66,12 @@ def main(snakemake: Any) -> None:
         blocks = [_blocks(path, where) for path in snakemake.input.metrics[first : first + seeds]]
         same = np.mean([block["same_with_diagonal"] for block in blocks])
         different = np.mean([block["different"] for block in blocks])
+        topic = membership.argmax(axis=1)  # the first, of several
+        order = np.argsort(topic, kind="stable")
         figures.matrix(
             ax,
-            draw(view),
-            boundaries=np.cumsum(membership.sum(axis=0))[:-1],
+            draw(view)[np.ix_(order, order)],
+            boundaries=np.flatnonzero(np.diff(topic[order])) + 1,
             title=f"{figures.words(name)}\nsame topic {same:.3g}, different {different:.2g}",
             label=unit,
             rows=down,

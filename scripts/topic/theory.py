@@ -31,6 +31,7 @@ def main(snakemake: Any) -> None:
             "family_residual": max(_family_residual(*setting) for setting in FAMILY_SETTINGS),
             "limit_error": max(_limit_error(tau) for tau in TAUS),
             "R": _ratio_table(),
+            "standard": _closed_forms({"topics": 10, "words": 100}),
             "corpora": {
                 name: _closed_forms(corpus)
                 for name, corpus in corpora.items()

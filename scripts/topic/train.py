@@ -45,12 +45,13 @@ def _train_seed(
     folder = outputs[0].parent
     params = snakemake.params
     fingerprint = job.fingerprint(params.variant, params.code, seed, Path(corpus))
+    data = storage.read_corpus(corpus)  # first: a damaged one must not cost a finished run
     with RunState(folder / ".state", fingerprint) as state:
         if state.restore(outputs):
             return
         trained = experiment.train(
             variant,
-            storage.read_corpus(corpus),
+            data,
             seed=seed,
             state=state,
             compute=compute,

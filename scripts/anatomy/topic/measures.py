@@ -233,6 +233,8 @@ def crossing(
 ) -> float:
     """The first step at which a norm reaches `share` of its value at step `by`, interpolated."""
     target = share * np.interp(by, steps, norm)
+    if target <= 0:  # it has not grown at all
+        return float("nan")
     if np.isnan(target):
         return float(target)  # the run diverged
     place = int(np.argmax(norm >= target))

@@ -50,7 +50,7 @@ def bayes_loss(
     """
     selected = _select(documents, rng)
     seen = topic_counts(np.where(selected, PAD, documents), membership)
-    topic = membership.argmax(axis=1)[documents - FIRST_WORD]
+    topic = membership.argmax(axis=1)[np.maximum(documents - FIRST_WORD, 0)]
     topics = membership.shape[1]
     posterior = (seen + alpha) / (seen.sum(axis=1, keepdims=True) + topics * alpha)
     chance = np.take_along_axis(posterior, np.where(selected, topic, 0), axis=1)
@@ -129,12 +129,13 @@ def best_attention_ratio(
     have as many words as they have, and MASK's weight is free. Otherwise attention has the
     theorem's form (same topic R, other words 1) and W_V the given blocks.
     """
-    topic = np.where(documents >= FIRST_WORD, membership.argmax(axis=1)[documents - FIRST_WORD], -1)
+    main = membership.argmax(axis=1)
+    topic = np.where(word_mask(documents), main[np.maximum(documents - FIRST_WORD, 0)], -1)
     selected = _select(documents, rng, p_m)
     observed = _replace(documents, selected, len(membership), rng)
     counts = topic_counts(observed, membership)
     masks = (observed == MASK).sum(axis=1)
-    by_topic = membership.argmax(axis=1)[observed[selected] - FIRST_WORD]
+    by_topic = main[np.maximum(observed[selected] - FIRST_WORD, 0)]
     asking = observed[selected] >= FIRST_WORD  # MASK attends uniformly whatever R is
     row, query, target = (
         array[asking] for array in (np.nonzero(selected)[0], by_topic, topic[selected])
@@ -190,7 +191,7 @@ def _block_features(
     observed = _replace(documents, selected, len(membership), rng)
     attended = observed if visible else np.where(selected, PAD, documents)
     counts = token_counts(attended, len(membership) + FIRST_WORD)
-    mass = counts / counts.sum(axis=1, keepdims=True)
+    mass = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # hidden whole: nothing seen
     own = mass[:, FIRST_WORD:] @ membership.astype(float)
     special = mass[:, MASK:FIRST_WORD]
     special = special[:, special.any(axis=0)]

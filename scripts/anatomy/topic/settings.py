@@ -325,6 +325,7 @@ class Variant(Settings):
     )
     released_compat: bool = Field(
         False,
+        strict=True,
         description="Train as the released code does: hidden context, masks drawn once over every "
         "token, LayerNorm, token type and biases in the model, torch's default init, loss "
         "averaged over tokens (and, if squared, over outputs). Overrides those keys.",
@@ -384,6 +385,17 @@ class Grid(Settings):
                 raise ValueError(f"{self.varies} cannot be {value:g}")
             if whole and value != int(value):
                 raise ValueError(f"{self.varies} must be a whole number, not {value:g}")
+        if len(set(self.values)) < len(self.values):
+            raise ValueError(f"a value is given twice: {self.values}")
+        if self.measures == ["attention"] and self.varies != "tau" and self.tau == 1:
+            raise ValueError("attention has no ratio in documents of one topic")
+        size = {
+            name: max(self.values) if self.varies == name else getattr(self, name)
+            for name in ("topics", "words_per_topic")
+        }
+        if size["topics"] * size["words_per_topic"] > MOST_WORDS:
+            raise ValueError(f"topics times words_per_topic is above {MOST_WORDS}")
+        for value in self.values:
             if self.varies == "p_m" and value >= 1:
                 raise ValueError(f"p_m must be below 1, not {value:g}")
         taus = self.values if self.varies == "tau" else [self.tau]
@@ -475,14 +487,17 @@ class TopicStudy(Settings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name, variant in self.present_variants.items():
+            _check_distinct(f"variants.{name}.corpora", variant.corpora)
             for corpus in variant.corpora:
                 self._check(f"variants.{name}", corpus, variant.model)
                 self._check_context(f"variants.{name}", corpus, variant.masking)
         self._check("sweep", self.sweep.corpus, CompactModel())
+        if not self.present_variants:
+            raise inconsistent("variants", "there is none left to train")
         for figure, names in self.figures:
+            _check_distinct(f"figures.{figure}", names)
             for name in names:
-                if name not in self.variants:
-                    raise inconsistent(f"figures.{figure}", f"no variant named {name}")
+                self._check_shown(figure, name)
         return self
 
     def _check(self, key: str, corpus: str, model: CompactModel | BertModel) -> None:
@@ -497,11 +512,38 @@ class TopicStudy(Settings):
             model.check_width(settings.words + SPECIAL_TOKENS)
         except ValueError as error:
             raise inconsistent(f"{key}.model", str(error)) from None
+        if getattr(model, "value", None) == "block" and settings.topics == 1:
+            raise inconsistent(f"{key}.model", "value: block needs more than one topic")
         if getattr(model, "value", None) == "block" and isinstance(settings, OverlapCorpus):
             raise inconsistent(
                 f"{key}.model",
                 f"value: block needs topics that are blocks; those of {corpus} overlap",
             )
+
+    def _check_shown(self, figure: str, name: str) -> None:
+        """Raise if a figure cannot show a variant, for it does not train what the figure shows."""
+        if name not in self.variants:
+            raise inconsistent(f"figures.{figure}", f"no variant named {name}")
+        if name not in self.present_variants:
+            return  # removed, and so left out
+        model = self.present_variants[name].model
+        compact = isinstance(model, CompactModel)
+        attends = model.attention == "trained"
+        embeds = model.embedding == "trained"
+        shows = {
+            "embeddings": (compact and embeds, "a compact model with trained embeddings"),
+            "values": (
+                compact and (embeds or model.value == "trained"),
+                "a compact model with a trained W_V or trained embeddings",
+            ),
+            "sentences": (compact and attends, "a compact model with trained attention"),
+            "stages": (
+                compact and attends and model.value == "trained",
+                "a compact model with trained attention and a trained W_V",
+            ),
+        }.get(figure, (not compact or attends, "a BERT or a compact model with trained attention"))
+        if not shows[0]:
+            raise inconsistent(f"figures.{figure}", f"{name} is not {shows[1]}")
 
     def _check_context(self, key: str, corpus: str, masking: Masking) -> None:
         """Raise if a document can be selected whole, so that hiding it leaves nothing to see."""
@@ -543,6 +585,12 @@ class TopicStudy(Settings):
     def _capped(self, entry: Variant | Grid | Sweep) -> Variant | Grid | Sweep:
         """The entry with no more steps than `max_steps`."""
         return entry.model_copy(update={"steps": min(entry.steps, self.max_steps or entry.steps)})
+
+
+def _check_distinct(key: str, names: list[str]) -> None:
+    """Raise if a name is given twice: it would be counted twice."""
+    if len(set(names)) < len(names):
+        raise inconsistent(key, f"a name is given twice: {', '.join(names)}")
 
 
 def _present(entries: dict) -> dict:

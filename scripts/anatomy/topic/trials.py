@@ -138,6 +138,7 @@ def errors(table: pd.DataFrame) -> dict[str, list[float]]:
         same = table[table["quantity"] == "same topic"].groupby("value")[prediction].first()
         scale = table[prediction].where(ratio, table["value"].map(same))
         errors = ((table["measured"] - table[prediction]) / scale).abs()
+        errors = errors.fillna(np.inf)  # a diverged training is as wrong as can be
         for name, rows in (("value", ~ratio), ("attention", ratio)):
             if rows.any():
                 worst = errors[rows].groupby(table["seed"]).max()
@@ -167,7 +168,8 @@ def sweep_variants(
 
 def worst_cells(table: pd.DataFrame) -> dict[str, list[float]]:
     """Per seed, the weakest structure in any cell of a sweep: blocks of W_V, and attention."""
-    return {name: table.groupby("seed")[name].min().tolist() for name in ("separated", "ratio")}
+    weakest = table.fillna(-np.inf).groupby("seed")[["separated", "ratio"]].min()
+    return {name: weakest[name].tolist() for name in weakest}
 
 
 def sweep_row(

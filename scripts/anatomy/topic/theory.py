@@ -265,9 +265,9 @@ def finite_value(setting: Setting, *, length: int, l2: float = 0.0) -> ValueBloc
     towards y. And the selected position itself is one of the N: with probability p_c it shows the
     word that is asked for. The loss is averaged over selected positions (averaged within documents
     first, it moves by less than 1 %). Block means of W_V solve M (x, y, z) = b with
-    M = E[A A^T] and b = E[A 1{target in row's topic}]/v, where N A counts, over N - 1 independent observed tokens
-    and the selected one, those of the row's topic, of other topics and MASK. W_V also has a larger
-    diagonal then, which block means include and do not depend on.
+    M = E[A A^T] and b = E[A 1{target in row's topic}]/v, where N A counts, over N - 1 independent
+    observed tokens and the selected one, those of the row's topic, of other topics and MASK. W_V
+    also has a larger diagonal then, which block means include and do not depend on.
     """
     _check(length >= 1, f"length={length} must be positive")
     _check(setting.visible, "derived for visible positions only")

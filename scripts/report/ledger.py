@@ -13,6 +13,8 @@ from scripts.anatomy import artifacts
 def main(snakemake: Any) -> None:
     """Fill the page's template."""
     table = artifacts.read_table(snakemake.input.claims)
+    order = ["not reproduced", "reproduced", "not testable at this scale"]
+    table = table.sort_values("verdict", key=lambda v: v.map(order.index), kind="stable")
     page = Template((job.ROOT / "report/ledger.html").read_text("utf-8"))
     verdicts = table["verdict"].value_counts()
     text = page.substitute(

@@ -30,10 +30,14 @@ def main(snakemake: Any) -> None:
         right.plot(np.arange(1, len(covered) + 1), covered, "o-", label=name)
     left.set(xlabel="distinct topics in a document", ylabel="share of documents")
     left.set_xlim(0.4, None)
-    left.xaxis.get_major_locator().set_params(integer=True)
-    right.set(xlabel="largest topics of a document", ylabel="share of its words", ylim=(0, 1.03))
+    left.set_xticks(range(1, int(left.get_xlim()[1]) + 1))
+    left.legend(title="corpus")
+    right.set(
+        xlabel="largest topics of a document, counted",
+        ylabel="share of its words in them",
+        ylim=(0, 1.03),
+    )
     right.xaxis.get_major_locator().set_params(integer=True)
-    right.legend(title="corpus")
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

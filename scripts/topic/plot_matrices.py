@@ -37,10 +37,10 @@ FIGURES = {
         ("attended word", "attended word"),
     ),
     "key_query": (
-        lambda view: measures.words(view.scores),
+        lambda view: measures.words(view.scores).T,
         ("key_query",),
         "attention score",
-        ("attended word (key)", "attending word (query)"),
+        ("attending word (query)", "attended word (key)"),
     ),
 }
 

@@ -19,7 +19,9 @@ def main(snakemake: Any) -> None:
     figures.style()
     table = artifacts.read_table(snakemake.input.points)
     cells = (
-        table["optimiser"].map(figures.words).str.cat(table["learning_rate"].map(" {:g}".format))
+        table["optimiser"]
+        .map(figures.words)
+        .str.cat(table["learning_rate"].map(", rate {:g}".format))
     )
     table["cell"] = cells.str.replace("adam", "Adam").str.replace("sgd", "SGD")
     height = 1.8 + 0.5 * table["cell"].nunique()
@@ -28,10 +30,13 @@ def main(snakemake: Any) -> None:
     )
     _draw(left, table, "separated")
     left.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")
-    left.set(title="Blocks of $W_V$", xlabel="same-topic entry above different-topic entry, share")
+    left.set(
+        title="Blocks of $W_V$",
+        xlabel="share of pairs with the same-topic entry above (0.5: chance)",
+    )
     _draw(right, table, "ratio")
     right.axvline(1, color="grey", linewidth=0.8, linestyle=":")
-    right.set(title="Attention", xlabel="same topic / different topic")
+    right.set(title="Attention", xlabel="same topic / different topic (1: uniform)")
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 

@@ -375,7 +375,7 @@ class Grid(Settings):
     tau: PositiveInt = Field(3, description="Topics of a document where fixed.")
     p_m: Probability = Field(0.15, description="Selected share where fixed.")
     l2: NonNegative = Field(0.0, description="L2 weight where fixed; 0 is the limit to 0.")
-    steps: PositiveInt = Field(700, description="Optimiser steps of each training.")
+    steps: PositiveInt = Field(600, description="Optimiser steps of each training.")
 
     @model_validator(mode="after")
     def _sound(self) -> Self:

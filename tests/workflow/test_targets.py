@@ -98,7 +98,7 @@ def test_scripts_run_by_hand_make_the_same_files(checkout: Checkout) -> None:
     [
         ("results/topic/nothing.json", "no rule makes results/topic/nothing.json"),
         # there is a runs.py in report/ too
-        ("results/runs.csv", "results/runs.csv is made by ../scripts/report/runs.py"),
+        ("results/runs.csv", "results/runs.csv is made by scripts/report/runs.py"),
     ],
     ids=["of no rule", "of another script"],
 )

@@ -347,6 +347,48 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
         "topic.grids.mine",
         ["0"],
     ),
+    "corpus named twice": (
+        VARIANT,
+        {"corpora": ["lda", "lda"]},
+        "topic.variants.mine.corpora",
+        ["twice", "lda"],
+    ),
+    "grid value given twice": (
+        "topic.grids.mine",
+        {"varies": "tau", "values": [2, 2]},
+        "topic.grids.mine",
+        ["twice"],
+    ),
+    "released_compat as a word": (
+        f"{VARIANT}.released_compat",
+        "true",
+        f"{VARIANT}.released_compat",
+        ["true"],
+    ),
+    "frozen embeddings in a figure of embeddings": (
+        "topic.figures.embeddings",
+        ["value_squared"],
+        "topic.figures.embeddings",
+        ["value_squared", "trained embeddings"],
+    ),
+    "BERT in a figure of value matrices": (
+        "topic.figures.values",
+        ["bert_one_layer"],
+        "topic.figures.values",
+        ["bert_one_layer", "compact"],
+    ),
+    "uniform attention in a figure of attention": (
+        "topic.figures.sentences",
+        ["value_squared"],
+        "topic.figures.sentences",
+        ["value_squared", "trained attention"],
+    ),
+    "uniform attention in a figure of components": (
+        "topic.figures.compensation",
+        ["value_squared"],
+        "topic.figures.compensation",
+        ["value_squared", "trained attention"],
+    ),
     "grid over what cannot vary": (
         "topic.grids.mine",
         {"varies": "batch", "values": [1, 2]},

@@ -373,3 +373,7 @@ def test_view_is_what_the_model_does(settings: CompactModel) -> None:
         product = model.W_K.T @ model.W_Q
         assert view.norms["W_KQ"] == pytest.approx(product.norm().item(), rel=1e-4)
     assert all(array.dtype == np.float64 for array in (view.embedding, view.value, view.scores))
+
+
+def test_crossing_of_what_does_not_grow() -> None:
+    assert np.isnan(measures.crossing(np.array([0, 10, 1000]), np.array([0.1, 0.0, -0.2])))

@@ -195,10 +195,10 @@ def test_an_added_seed_trains_only_that_seed(checkout: Checkout) -> None:
     seed0 = checkout.directory / folder / "seed0"
     artifacts = ("weights.safetensors", "checkpoints.safetensors", "history.csv", "run.json")
     before = [(seed0 / name).read_bytes() for name in artifacts]
-    checkout.configure(topic={"seeds": [0, 1]})
-    checkout.snakemake("--", f"{folder}/seed1/weights.safetensors")
+    checkout.configure(topic={"seeds": [0, 1, 2, 3]})
+    checkout.snakemake("--", f"{folder}/seed3/weights.safetensors")
     # the record of seed 0 tells its seconds: a second training would have taken others
     assert [(seed0 / name).read_bytes() for name in artifacts] == before
-    assert (seed0.with_name("seed1") / artifacts[0]).read_bytes() != before[0]
+    assert (seed0.with_name("seed3") / artifacts[0]).read_bytes() != before[0]
     log = (checkout.directory / "logs/topic/lda/value_squared/train.log").read_text()
-    assert "seed1" in log and "seed0" not in log
+    assert "seed3" in log and "seed0" not in log

@@ -86,10 +86,9 @@ def _from_command_line(script: Path) -> Any:
         rule = _producer(arguments.artifact, workflow)
         if rule is None:
             sys.exit(f"no rule makes {arguments.artifact}")
-        if Path(rule.script).parts[-2:] != script.parts[-2:]:
-            sys.exit(
-                f"{arguments.artifact} is made by {Path(rule.script).name}, not by {script.name}"
-            )
+        maker = Path("scripts", *Path(rule.script).parts[-2:])
+        if maker.parts[-2:] != script.parts[-2:]:
+            sys.exit(f"{arguments.artifact} is made by {maker}, not by {script.name}")
         return _job(arguments.artifact, rule, workflow, arguments.threads)
 
 

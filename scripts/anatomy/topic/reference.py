@@ -50,7 +50,7 @@ def bayes_loss(
     """
     selected = _select(documents, rng)
     seen = topic_counts(np.where(selected, PAD, documents), membership)
-    topic = membership.argmax(axis=1)[np.maximum(documents - FIRST_WORD, 0)]
+    topic = _topic_of(documents, membership)
     topics = membership.shape[1]
     posterior = (seen + alpha) / (seen.sum(axis=1, keepdims=True) + topics * alpha)
     chance = np.take_along_axis(posterior, np.where(selected, topic, 0), axis=1)
@@ -129,17 +129,13 @@ def best_attention_ratio(
     have as many words as they have, and MASK's weight is free. Otherwise attention has the
     theorem's form (same topic R, other words 1) and W_V the given blocks.
     """
-    main = membership.argmax(axis=1)
-    topic = np.where(word_mask(documents), main[np.maximum(documents - FIRST_WORD, 0)], -1)
     selected = _select(documents, rng, p_m)
     observed = _replace(documents, selected, len(membership), rng)
     counts = topic_counts(observed, membership)
     masks = (observed == MASK).sum(axis=1)
-    by_topic = main[np.maximum(observed[selected] - FIRST_WORD, 0)]
+    shown, true = (_topic_of(tokens[selected], membership) for tokens in (observed, documents))
     asking = observed[selected] >= FIRST_WORD  # MASK attends uniformly whatever R is
-    row, query, target = (
-        array[asking] for array in (np.nonzero(selected)[0], by_topic, topic[selected])
-    )
+    row, query, target = (array[asking] for array in (np.nonzero(selected)[0], shown, true))
     return _least_loss_ratio(counts[row], masks[row], query, target, blocks, membership)
 
 
@@ -198,6 +194,13 @@ def _block_features(
     targets = topic_counts(np.where(selected, documents, PAD), membership)
     weight = targets.sum(axis=1)
     return own, own.sum(axis=1), special, weight, targets / np.maximum(weight, 1)[:, None]
+
+
+def _topic_of(
+    tokens: Integer[np.ndarray, "*places"], membership: Bool[np.ndarray, "words topics"]
+) -> Integer[np.ndarray, "*places"]:
+    """The topic of every word; special tokens get one as well, which means nothing."""
+    return membership.argmax(axis=1)[np.maximum(tokens - FIRST_WORD, 0)]
 
 
 def _select(

@@ -60,7 +60,7 @@ def _measure_compact(
         found["value"]["mask_column"] = measures.mask_column(view.value)
         found["column_products"] = measures.block_means(measures.gram(value), data.membership)
     if variant.model.attention == "trained":
-        found["attention"] = _attention(view, data, settings, settings.documents)
+        found["attention"] = measures.held_out_attention(view, data, settings)
         found["attention"]["R"] = measures.attention_ratio(view.scores, data.membership)
         key_query = measures.words(view.scores)
         found["key_query"] = measures.block_means(key_query, data.membership)
@@ -74,18 +74,6 @@ def _of_vectors(vectors: np.ndarray, data: corpora.Corpus) -> dict[str, dict[str
         "gram": measures.block_means(measures.gram(of_words), data.membership),
         "cosine": measures.block_means(measures.gram(of_words, cosine=True), data.membership),
     }
-
-
-def _attention(
-    view: measures.TokenView, data: corpora.Corpus, settings: Measurement, documents: int
-) -> dict[str, float]:
-    tokens = data.dev[:documents, : settings.longest]
-    return measures.attention_from_counts(
-        view.scores,
-        corpora.token_counts(tokens, data.d_vocab),
-        data.membership,
-        reference_length=settings.reference_length,
-    )
 
 
 def _dynamics(
@@ -105,7 +93,7 @@ def _dynamics(
         row |= {f"value_{name}": blocks[name] for name in ("same_with_diagonal", "different")}
         if variant.model.attention == "trained":
             documents = min(DYNAMICS_DOCUMENTS, settings.documents)
-            found = _attention(view, data, settings, documents)
+            found = measures.held_out_attention(view, data, settings, documents=documents)
             row |= {f"attention_{name}": value for name, value in found.items()}
             row["R"] = measures.attention_ratio(view.scores, data.membership)
         rows.append(row)

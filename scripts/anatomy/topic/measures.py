@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
-from scripts.anatomy.topic.corpora import FIRST_WORD, MASK
-from scripts.anatomy.topic.settings import CompactModel
+from scripts.anatomy.topic.corpora import FIRST_WORD, MASK, Corpus, token_counts
+from scripts.anatomy.topic.settings import CompactModel, Measurement
 
 if TYPE_CHECKING:
     from scripts.anatomy.topic.model import TopicTransformer  # importing torch takes seconds
@@ -147,6 +147,19 @@ def attention_from_counts(
     mass = [np.sum(length[:, None] * per_query * (counts @ (S * C))) for C in classes]
     pairs = [np.sum((counts @ C) * counts) for C in classes]
     return _class_means(np.array(mass), np.array(pairs))
+
+
+def held_out_attention(
+    view: TokenView, corpus: Corpus, settings: Measurement, *, documents: int | None = None
+) -> dict[str, float]:
+    """The same on the corpus's held-out documents, as many and as long as the settings say."""
+    tokens = corpus.dev[: documents or settings.documents, : settings.longest]
+    return attention_from_counts(
+        view.scores,
+        token_counts(tokens, corpus.d_vocab),
+        corpus.membership,
+        reference_length=settings.reference_length,
+    )
 
 
 def attention_from_maps(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.anatomy.topic import measures, reference, settings, theory
-from scripts.anatomy.topic.corpora import Corpus, token_counts
+from scripts.anatomy.topic.corpora import Corpus
 
 
 @dataclass(frozen=True)
@@ -177,11 +177,5 @@ def sweep_row(
 ) -> dict[str, float]:
     """How clear the blocks of W_V and its Gram matrix are, and attention by pair class."""
     blocks = measures.block_means(measures.words(view.value), corpus.membership)
-    tokens = corpus.dev[: measurement.documents, : measurement.longest]
-    attention = measures.attention_from_counts(
-        view.scores,
-        token_counts(tokens, corpus.d_vocab),
-        corpus.membership,
-        reference_length=measurement.reference_length,
-    )
+    attention = measures.held_out_attention(view, corpus, measurement)
     return {name: blocks[name] for name in ("contrast", "separated")} | attention

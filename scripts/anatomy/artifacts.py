@@ -61,6 +61,21 @@ def writing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def writing_folder(path: str | Path) -> Iterator[Path]:
+    """The same for a folder: yields a temporary one, which replaces `path` when the block ends."""
+    path = Path(path)
+    temporary = path.with_name(f".{secrets.token_hex(4)}.tmp.{path.name}")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def _umask() -> int:
     """The process's file mode mask, which can only be read by setting it."""
     mask = os.umask(0o077)

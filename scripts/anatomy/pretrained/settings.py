@@ -1,0 +1,50 @@
+"""Configuration of the pretrained models that the studies look at: where each comes from."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from scripts.anatomy.settings import Settings
+
+
+class PackagedModel(Settings):
+    """A model that a Python package ships: no network beyond the package index."""
+
+    kind: Literal["packaged"]
+    package: Literal["minilm", "minilm3", "smollm2", "mpnet"] = Field(
+        description="minilm: an encoder of 6 layers, 384 wide; minilm3: its sibling of 3 layers; "
+        "smollm2: a decoder of 30 layers, 576 wide (dequantised); mpnet: an encoder of 12 layers, "
+        "768 wide, whose packages are in envs/assets-optional.txt."
+    )
+
+
+class HubModel(Settings):
+    """A model of the Hugging Face hub, fetched once; only safetensors weights are accepted."""
+
+    kind: Literal["hub"]
+    id: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)?$", description="Repository, such as org/name.")
+    revision: str = Field(
+        min_length=1, description="Commit, tag or branch; a commit cannot change under you."
+    )
+
+
+class FolderModel(Settings):
+    """A model in a local folder: config.json, safetensors weights, and a fast tokenizer's files."""
+
+    kind: Literal["folder"]
+    path: Path = Field(description="The folder, relative to the working directory.")
+
+    @field_validator("path")
+    @classmethod
+    def _complete(cls, path: Path) -> Path:
+        if not path.is_dir():
+            raise ValueError(f"no such folder: {path}")
+        if not (path / "config.json").is_file():
+            raise ValueError(f"{path} has no config.json")
+        if not list(path.glob("*.safetensors")):
+            raise ValueError(f"{path} has no safetensors weights (other formats are not read)")
+        return path
+
+
+Model = Annotated[PackagedModel | HubModel | FolderModel, Field(discriminator="kind")]

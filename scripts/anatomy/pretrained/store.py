@@ -1,0 +1,184 @@
+"""Bring a pretrained model, wherever it comes from, into a folder that the jobs load it from.
+
+The folder is what transformers writes and reads: config.json, safetensors weights, tokenizer
+files. Packaged models in other formats are converted once. Nothing is pickled, and no code of a
+model's repository is run.
+"""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scripts.anatomy import artifacts, packages
+from scripts.anatomy.pretrained.settings import FolderModel, HubModel, Model, PackagedModel
+
+WANTED = ("*.safetensors", "*.safetensors.index.json", "config.json")
+TOKENIZER = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
+)
+MPNET = {  # what is taken out of the archive, and the hash of the weights
+    "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+    "config.json": None,
+    "tokenizer.json": None,
+    "tokenizer_config.json": None,
+}
+
+
+class ModelUnavailable(ValueError):
+    """A model cannot be had from where the configuration says."""
+
+
+def store(model: Model, folder: Path) -> dict[str, str]:
+    """Fill an empty folder with a model; returns where it comes from.
+
+    Raises:
+        ModelUnavailable: It is not there, cannot be fetched, or has no safetensors weights.
+        PackageMissing: Its package is not installed, or ships something else.
+    """
+    match model:
+        case PackagedModel():
+            CONVERTERS[model.package](folder)
+            source = {"package": model.package, "version": packages.version(model.package)}
+            source["licence"] = packages.ASSETS[model.package].licence
+        case HubModel():
+            snapshot = _snapshot(model)
+            _take(snapshot, folder)
+            source = {"hub": model.id, "revision": model.revision, "commit": snapshot.name}
+        case FolderModel():
+            _take(model.path, folder)
+            source = {"folder": str(model.path)}
+    _check_whole(folder)
+    return source
+
+
+def _snapshot(model: HubModel) -> Path:
+    """Fetch the wanted files of a repository, once, into the library's own cache."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(
+            snapshot_download(
+                model.id, revision=model.revision, allow_patterns=[*WANTED, *TOKENIZER]
+            )
+        )
+    except Exception as error:  # the hub client raises a dozen kinds, some of them offline
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
+        raise ModelUnavailable(
+            f"{model.id} at {model.revision} cannot be fetched from the hub "
+            f"({type(error).__name__}: {reason}); offline, name a local folder instead"
+        ) from None
+
+
+def _take(source: Path, folder: Path) -> None:
+    """Link or copy a model's files."""
+    for pattern in (*WANTED, *TOKENIZER):
+        for file in sorted(source.glob(pattern)):
+            artifacts.link_or_copy(file, folder / file.name)
+
+
+def _check_whole(folder: Path) -> None:
+    """Raise ModelUnavailable if weights, or shards of them, are missing."""
+    if not (folder / "config.json").is_file():
+        raise ModelUnavailable("there is no config.json")
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+        missing = sorted(shard for shard in shards if not (folder / shard).is_file())
+        if missing:
+            raise ModelUnavailable(f"shards of the weights are missing: {', '.join(missing)}")
+    elif not list(folder.glob("*.safetensors")):
+        raise ModelUnavailable("there are no safetensors weights (other formats are not read)")
+
+
+# --- packaged models ----------------------------------------------------------------------------
+
+
+def _minilm(folder: Path) -> None:
+    for file in packages.files("minilm"):
+        artifacts.link_or_copy(file, folder / file.name)
+
+
+def _minilm3(folder: Path) -> None:
+    """The three-layer sibling ships as ONNX, without a vocabulary: it is the other's."""
+    from transformers import BertConfig, BertModel
+
+    _, config, *tokenizer = packages.files("minilm")
+    settings = BertConfig.from_pretrained(config, num_hidden_layers=3)
+    model = BertModel(settings, add_pooling_layer=False)
+    wanted = model.state_dict()
+    found = {
+        name.removeprefix("model.0.auto_model."): weight
+        for name, weight in _onnx_weights(packages.find("minilm3"))
+    }
+    model.load_state_dict({name: found[name] for name in wanted})
+    model.save_pretrained(folder)
+    for file in tokenizer:
+        artifacts.link_or_copy(file, folder / file.name)
+
+
+def _onnx_weights(path: Path) -> Iterator[tuple[str, Any]]:
+    """Name and tensor of every parameter of an exported network.
+
+    The exporter has transposed the weights of linear layers and taken their names away; each is
+    multiplied in one node, and the node that adds the product's bias says where it belongs.
+    """
+    import onnx
+    import torch
+    from onnx import numpy_helper
+
+    graph = onnx.load(path).graph
+    arrays = {array.name: numpy_helper.to_array(array) for array in graph.initializer}
+    nameless = {}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in arrays:
+            nameless[node.output[0]] = node.input[1]
+    for node in graph.node:
+        product = next((name for name in node.input if name in nameless), None)
+        if node.op_type == "Add" and product:
+            (bias,) = (name for name in node.input if name != product)
+            weight = arrays[nameless[product]].T.copy()
+            yield bias.removesuffix("bias") + "weight", torch.from_numpy(weight)
+    for name, array in arrays.items():
+        yield name, torch.from_numpy(array.copy())
+
+
+def _smollm2(folder: Path) -> None:
+    """The decoder ships quantised; what is stored is what the quantised weights stand for."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+    file = packages.find("smollm2")
+    quantised = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.float32
+    )
+    config = quantised.config
+    del config.quantization_config  # else the copy could not be saved
+    model = LlamaForCausalLM(config)
+    model.load_state_dict(quantised.state_dict())
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)
+
+
+def _mpnet(folder: Path) -> None:
+    """The five packages hold the parts of one zip archive."""
+    archive = folder / "archive.zip"
+    with archive.open("wb") as whole:
+        for part in packages.parts("mpnet"):
+            whole.write(part.read_bytes())
+    with zipfile.ZipFile(archive) as zipped:
+        for name, sha256 in MPNET.items():
+            with (
+                zipped.open(f"all-mpnet-base-v2/{name}") as inside,
+                (folder / name).open("wb") as out,
+            ):
+                shutil.copyfileobj(inside, out)
+            if sha256:
+                packages.check(folder / name, sha256)
+    archive.unlink()
+
+
+CONVERTERS = {"minilm": _minilm, "minilm3": _minilm3, "smollm2": _smollm2, "mpnet": _mpnet}

@@ -22,6 +22,11 @@ report: "report/workflow.rst"
 include: "rules/common.smk"
 include: "rules/topic_paths.smk"
 include: "rules/topic.smk"
+include: "rules/models.smk"
+include: "rules/text_paths.smk"
+include: "rules/text.smk"
+include: "rules/embedding_paths.smk"
+include: "rules/embedding.smk"
 include: "rules/report.smk"
 
 
@@ -31,6 +36,10 @@ localrules:
     topic,
     topic_theory,
     topic_runs,
+    model,
+    text,
+    text_table,
+    embedding,
     claims,
     report_claims,
     report_ledger,
@@ -41,5 +50,7 @@ rule all:
     default_target: True
     input:
         rules.topic.input,
+        rules.text.input,
+        rules.embedding.input,
         rules.claims.input,
         "results/runs.csv",

@@ -156,6 +156,17 @@ def compute(snakemake: Any) -> Iterator[Compute]:
         )
 
 
+@contextmanager
+def blaming(key: str) -> Iterator[None]:
+    """Tell a mistake in the configuration that only a job can find in one line, by its key."""
+    try:
+        yield
+    except UnreadableArtifact:
+        raise  # `run` names the rule that makes the file
+    except ValueError as error:
+        sys.exit(f"{key}: {error}")
+
+
 def fingerprint(*parts: Any) -> str:
     """Digest of what decides a result; a `Path` stands for the content of its file."""
     plain = [artifacts.digest(part) if isinstance(part, Path) else part for part in parts]

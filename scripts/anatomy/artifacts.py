@@ -66,14 +66,16 @@ def writing_folder(path: str | Path) -> Iterator[Path]:
     """The same for a folder: yields a temporary one, which replaces `path` when the block ends."""
     path = Path(path)
     temporary = path.with_name(f".{secrets.token_hex(4)}.tmp.{path.name}")
+    old = temporary.with_suffix(".old")
     temporary.mkdir(parents=True)
     try:
         yield temporary
         if path.exists():
-            shutil.rmtree(path)
+            path.rename(old)  # at once: a removal that is killed would leave half a folder
         temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _umask() -> int:

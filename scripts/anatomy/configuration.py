@@ -9,19 +9,25 @@ starts. `schemas/config.schema.json` is generated from the same models:
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from scripts.anatomy.compute import ComputeSettings
-from scripts.anatomy.settings import Settings
+from scripts.anatomy.embedding.settings import EmbeddingStudy
+from scripts.anatomy.pretrained.settings import Model
+from scripts.anatomy.settings import Name, Settings, inconsistent, present
+from scripts.anatomy.text.settings import TextStudy
 from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
 
 if TYPE_CHECKING:
     from scripts.anatomy.topic.corpora import Corpus
 
 SCHEMA = Path("schemas/config.schema.json")
-KINDS = {"lda", "exact", "overlap", "text", "compact", "bert"}  # of corpora and models
+KINDS = {  # of corpora and models
+    *("lda", "exact", "overlap", "text", "compact", "bert"),
+    *("packaged", "lines", "table", "dump", "hub", "folder"),
+}
 
 
 class ConfigError(ValueError):
@@ -37,7 +43,34 @@ class Config(Settings):
         "reported as not testable at this scale.",
     )
     compute: ComputeSettings = Field(ComputeSettings(), description="Devices and precision.")
+    models: dict[Name, Model | None] = Field(
+        {}, description="Pretrained models by the names that studies call them; null removes one."
+    )
     topic: TopicStudy = Field(description="How one-layer transformers learn topics.")
+    text: TextStudy = Field(description="Topics in real text and pretrained models.")
+
+    embedding: EmbeddingStudy = Field(description="Every parameter read in vocabulary space.")
+
+    @model_validator(mode="after")
+    def _names_known(self) -> Self:
+        wanted = {"text.models": self.text.models, "embedding.models": self.embedding.models}
+        for key, names in wanted.items():
+            _check_known(key, names, self.present_models, "model")
+        corpus = self.embedding.hidden.corpus
+        _check_known("embedding.hidden.corpus", [corpus], self.text.present_corpora, "corpus")
+        return self
+
+    @property
+    def present_models(self) -> dict[str, Model]:
+        """The models that were not removed."""
+        return present(self.models)
+
+
+def _check_known(key: str, names: list[str], known: dict, kind: str) -> None:
+    """Raise if a study names a model or a corpus that is not there."""
+    for name in names:
+        if name not in known:
+            raise inconsistent(key, f"no {kind} named {name}; there are {', '.join(known)}")
 
 
 def validate(config: dict) -> Config:
@@ -96,7 +129,7 @@ def _told(mistake: dict) -> str:
             kinds = mistake["ctx"]["expected_tags"]
             return f"{key}: wants a section whose `kind` is one of {kinds} (given: {given!r})"
         case "inconsistent":
-            return f"{key}.{message}"
+            return f"{key}.{message}" if key else message
         case "value_error":
             return f"{key}: {message}"
     value = mistake["input"]
@@ -107,7 +140,11 @@ def _told(mistake: dict) -> str:
 def _keys(place: tuple[str | int, ...]) -> Iterator[str]:
     """The keys of the file on the way to a mistake, without the kinds that pydantic puts in."""
     for depth, part in enumerate(place):
-        after_union = place[depth - 1] == "model" or (depth == 3 and place[1] == "corpora")
+        after_union = (
+            place[depth - 1] == "model"
+            or (depth == 3 and place[1] == "corpora")
+            or (depth == 2 and place[0] == "models")
+        )
         if not (after_union and part in KINDS):
             yield str(part)
 

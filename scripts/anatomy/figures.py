@@ -121,6 +121,23 @@ def dots(
     ax.set_ylim(len(values) - 0.5, -0.5)
 
 
+def layer_bars(ax: Axes, table: pd.DataFrame, columns: Mapping[str, str]) -> None:
+    """Bars side by side for each layer, one a column; `columns` maps names to labels.
+
+    Heights are means over the rows of a layer, and whiskers reach from the lowest to the highest.
+    """
+    layers = table.groupby("layer")
+    places = np.arange(len(layers))
+    width = 0.8 / len(columns)
+    for number, (column, label) in enumerate(columns.items()):
+        mean = layers[column].mean().to_numpy()
+        reach = [mean - layers[column].min(), layers[column].max() - mean]
+        offset = (number - (len(columns) - 1) / 2) * width
+        ax.bar(places + offset, mean, width, yerr=reach, label=label, error_kw={"linewidth": 0.8})
+    ax.set_xticks(places, labels=list(layers.groups))
+    ax.set_xlabel("layer")
+
+
 SPELLINGS = {"cross entropy": "cross-entropy", "sgd": "SGD", "adam": "Adam", "l2": "L2"} | {
     "bert": "BERT", "one hot": "one-hot"
 }  # fmt: skip
@@ -132,3 +149,11 @@ def words(name: str) -> str:
     for plain, spelling in SPELLINGS.items():
         text = text.replace(plain, spelling)
     return text
+
+
+def parameter(group: str) -> str:
+    """A group of parameters (`K_gate`, `W_O`) as a formula."""
+    letter, _, index = group.partition("_")
+    if not index:
+        return f"${letter}$"
+    return f"${letter}_{{{index}}}$" if len(index) == 1 else f"${letter}$ ({index})"

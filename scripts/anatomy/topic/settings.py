@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Settings, inconsistent
+from scripts.anatomy.settings import Name, Settings, inconsistent, present
 
 SPECIAL_TOKENS = 4  # PAD, MASK, START, END come before the words
 
@@ -26,7 +26,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 MOST_WORDS = 32_000  # token ids are stored in 16 bits
 Words = Annotated[int, Field(gt=0, le=MOST_WORDS)]
 NonNegative = Annotated[float, Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
 class Length(Settings):
@@ -561,17 +560,17 @@ class TopicStudy(Settings):
     @property
     def present_corpora(self) -> dict[str, Corpus]:
         """The corpora that were not removed."""
-        return _present(self.corpora)
+        return present(self.corpora)
 
     @property
     def present_variants(self) -> dict[str, Variant]:
         """The variants that were not removed, none longer than `max_steps`."""
-        return {name: self._capped(entry) for name, entry in _present(self.variants).items()}
+        return {name: self._capped(entry) for name, entry in present(self.variants).items()}
 
     @property
     def present_grids(self) -> dict[str, Grid]:
         """The grids that were not removed, none longer than `max_steps`."""
-        return {name: self._capped(entry) for name, entry in _present(self.grids).items()}
+        return {name: self._capped(entry) for name, entry in present(self.grids).items()}
 
     @property
     def present_sweep(self) -> Sweep:
@@ -591,7 +590,3 @@ def _check_distinct(key: str, names: list[str]) -> None:
     """Raise if a name is given twice: it would be counted twice."""
     if len(set(names)) < len(names):
         raise inconsistent(key, f"a name is given twice: {', '.join(names)}")
-
-
-def _present(entries: dict) -> dict:
-    return {name: entry for name, entry in entries.items() if entry is not None}

@@ -1,0 +1,183 @@
+"""The top tokens of every parameter vector of a model, in one Parquet file.
+
+What is read in vocabulary space (similar pairs, overlap with hidden states, search) becomes work on
+sets of token ids, without the model. The file has one row group for each layer and group of
+vectors, so that readers take only what they need. This module and its readers do without torch.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import Float, Integer
+
+from scripts.anatomy.artifacts import UnreadableArtifact, writing
+
+LISTS = ("ids_high", "scores_high", "ids_low", "scores_low")
+FORMAT = {  # scores do not compress, and read fastest as they are
+    "compression": {f"{name}.list.element": "zstd" for name in ("ids_high", "ids_low")},
+    "use_dictionary": ["group"],
+    "write_statistics": ["layer", "group"],  # by which readers find their row group
+}
+
+
+@dataclass(frozen=True)
+class TopLists:
+    """The top tokens of a group of vectors w of one layer.
+
+    Attributes:
+        head: Query or key head of each vector; -1 in the feed-forward block.
+        index: Its number within the head, or within the feed-forward block.
+        norm: Its length.
+        ids_high: Tokens with the largest w E, largest first.
+        scores_high: Their w E.
+        ids_low: Tokens with the largest -w E, largest first.
+        scores_low: Their -w E.
+    """
+
+    head: Integer[np.ndarray, "vectors"]
+    index: Integer[np.ndarray, "vectors"]
+    norm: Float[np.ndarray, "vectors"]
+    ids_high: Integer[np.ndarray, "vectors k"]
+    scores_high: Float[np.ndarray, "vectors k"]
+    ids_low: Integer[np.ndarray, "vectors k"]
+    scores_low: Float[np.ndarray, "vectors k"]
+
+
+def largest(lists: TopLists, k: int | None = None) -> Integer[np.ndarray, "vectors k"]:
+    """The k tokens whose |w E| is largest, largest first; as many as a list has by default.
+
+    Where absolute values are equal, positive ones are first.
+    """
+    ids = np.concatenate([lists.ids_high, lists.ids_low], axis=1)
+    scores = np.concatenate([lists.scores_high, lists.scores_low], axis=1)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : check_k(lists, k)]
+    return np.take_along_axis(ids, order, axis=1)
+
+
+def check_k(lists: TopLists, k: int | None) -> int:
+    """The number of tokens wanted, all in a list if None; ValueError if a list has fewer."""
+    held = lists.ids_high.shape[1]
+    if k is not None and not 1 <= k <= held:
+        raise ValueError(f"k = {k}: the index holds the {held} top tokens of each vector")
+    return k or held
+
+
+def rows_by_query_head(lists: TopLists, n: int) -> Integer[np.ndarray, "n"]:
+    """The row of a group that belongs to each of n vectors ordered by query head and number.
+
+    That is the same row, but where neighbouring query heads share a key head: there each of them
+    has that head's. Feed-forward vectors are as those of one head.
+    """
+    d_head = int(lists.index.max()) + 1
+    heads = np.arange(n // d_head) * len(lists.head) // n
+    return (heads[:, None] * d_head + np.arange(d_head)).ravel()
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def write_index(
+    path: str | Path, blocks: Iterable[tuple[int, str, TopLists]], *, d_vocab: int
+) -> None:
+    """Writes (layer, group, lists) as row groups, one after the other as they come.
+
+    Ids take 16 bits where the vocabulary lets them. Scores keep 32, so that the order by absolute
+    value that `largest` derives is exact.
+    """
+    blocks = iter(blocks)
+    first = next(blocks)
+    schema = _schema(first[2].ids_high.shape[1], d_vocab)
+    with writing(path) as temporary, pq.ParquetWriter(temporary, schema, **FORMAT) as writer:
+        for layer, group, lists in chain([first], blocks):
+            table = _table(layer, group, lists, schema)
+            writer.write_table(table, row_group_size=len(table))
+
+
+def _schema(k: int, d_vocab: int) -> pa.Schema:
+    ids = pa.list_(pa.uint16() if d_vocab <= 2**16 else pa.int32(), k)
+    scores = pa.list_(pa.float32(), k)
+    return pa.schema(
+        {
+            "layer": pa.int16(),
+            "group": pa.string(),
+            "head": pa.int16(),
+            "index": pa.int32(),
+            "norm": pa.float32(),
+            "ids_high": ids,
+            "scores_high": scores,
+            "ids_low": ids,
+            "scores_low": scores,
+        },
+        metadata={"d_vocab": str(d_vocab)},
+    )
+
+
+def _table(layer: int, group: str, lists: TopLists, schema: pa.Schema) -> pa.Table:
+    n = len(lists.head)
+    columns = [pa.array(np.full(n, layer), pa.int16()), pa.array([group] * n)]
+    for field in list(schema)[2:]:
+        values = getattr(lists, field.name)
+        if values.ndim == 1:
+            columns.append(pa.array(values, field.type))
+        else:
+            flat = pa.array(values.ravel(), field.type.value_type)
+            columns.append(pa.FixedSizeListArray.from_arrays(flat, values.shape[1]))
+    return pa.table(columns, schema=schema)
+
+
+class Index:
+    """An index file that is open for reading.
+
+    Attributes:
+        groups: Row group number by (layer, group), in the order of the file.
+        layers: Its layers.
+        top: How many tokens each list has.
+        d_vocab: Size of the vocabulary, which ids are below.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise UnreadableArtifact(self.path, "is missing")
+        try:
+            self._file = pq.ParquetFile(self.path, memory_map=True)
+            described = map(self._file.metadata.row_group, range(self._file.num_row_groups))
+            self.d_vocab = int(self._file.schema_arrow.metadata[b"d_vocab"])
+            keys = [tuple(g.column(i).statistics.min for i in (0, 1)) for g in described]
+            self.top = self._file.schema_arrow.field("ids_high").type.list_size
+        except (pa.ArrowException, OSError, LookupError, TypeError) as error:
+            raise UnreadableArtifact(self.path, "is no index of top tokens") from error
+        self.groups = {key: number for number, key in enumerate(keys)}
+        self.layers = list(dict.fromkeys(layer for layer, _ in keys))
+
+    def read(self, layer: int, group: str) -> TopLists:
+        """The lists of one group of one layer. Raises ValueError if it is not in the file."""
+        return TopLists(**self.columns(layer, group, [f.name for f in fields(TopLists)]))
+
+    def layer(self, layer: int) -> dict[str, TopLists]:
+        """The lists of all groups of one layer."""
+        return {group: self.read(at, group) for at, group in self.groups if at == layer}
+
+    def columns(self, layer: int, group: str, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Some of the columns of one group of one layer."""
+        if (layer, group) not in self.groups:
+            held = ", ".join(dict.fromkeys(name for _, name in self.groups))
+            raise ValueError(f"{self.path}: no vectors {group} in layer {layer}; it has {held}")
+        number = self.groups[layer, group]
+        try:
+            table = self._file.read_row_group(number, columns=list(names))
+        except (pa.ArrowException, OSError) as error:
+            raise UnreadableArtifact(self.path, f"is cut off or damaged ({error})") from error
+        return {name: _array(table[name].combine_chunks()) for name in names}
+
+
+def _array(column: pa.Array) -> np.ndarray:
+    """A column as an array, lists as rows; unlike `to_numpy`, it does not import pandas."""
+    if pa.types.is_fixed_size_list(column.type):
+        return np.from_dlpack(column.flatten()).reshape(len(column), -1)
+    return np.from_dlpack(column)

@@ -1,0 +1,146 @@
+"""Configuration of the embedding-space study; each class is a part of the `embedding:` section.
+
+The defaults are the settings of Dar, Geva, Gupta & Berant (ACL 2023) and of their released code.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+
+from scripts.anatomy.settings import Name, Settings, inconsistent, present
+
+Count = Annotated[int, Field(ge=2)]
+
+
+class Reading(Settings):
+    """How vectors are read in vocabulary space."""
+
+    fold_norms: bool = Field(
+        False,
+        description="Fold the gains of the norms into the weights that read through them; the "
+        "paper does not. It changes decoders whose norms come before their blocks.",
+    )
+    inverse: Literal["transpose", "pseudo"] = Field(
+        "transpose",
+        description="What stands for E's inverse where a vector is compared with the stream "
+        "(keys, W_Q, W_K, W_V): its transpose, as published, or the exact pseudo-inverse.",
+    )
+
+
+class TopPairs(Settings):
+    """The largest entries of a head's vocabulary-by-vocabulary matrices."""
+
+    top: PositiveInt = Field(50, description="Pairs of each head, largest and smallest each.")
+    tokens: Literal["all", "ascii", "alphanumeric", "whole_word"] = Field(
+        "whole_word", description="Which tokens may be in a pair. Fewer are faster."
+    )
+    heads: PositiveInt | None = Field(
+        None, description="Most heads of a layer, evenly spaced; null takes all."
+    )
+
+
+class Robustness(Settings):
+    """Appendix A: what is left of inner products when only k coordinates are kept."""
+
+    vectors: Count = Field(300, description="Vectors of each kind; the score depends on it.")
+    ks: list[PositiveInt] = Field(
+        [10, 50, 100, 200, 500, 1000, 2000, 4000, 10_000, 20_000, 30_000],
+        min_length=1,
+        description="How many coordinates are kept; those beyond the vocabulary are left out.",
+    )
+
+
+class Hidden(Settings):
+    """Section 4.2: do active parameters show in the hidden state?"""
+
+    corpus: Name = Field("wikipedia", description="Which corpus of the text study is read.")
+    documents: Count = Field(30, description="Documents.")
+    longest: Count = Field(64, description="Documents are cut to this many tokens.")
+    m: PositiveInt = Field(5, description="Most active vectors of a layer.")
+    k: PositiveInt = Field(50, description="Top tokens of a vector and of a hidden state.")
+    published: bool = Field(
+        False,
+        description="The choices of the released code: largest signed coefficients in the "
+        "attention too, and its two different baselines.",
+    )
+
+
+class Related(Settings):
+    """Appendix B.1: do parameters that belong together have similar top tokens?"""
+
+    k: PositiveInt = Field(100, description="Top tokens of a vector.")
+
+
+class Golden(Settings):
+    """Pairs of tokens that a head is known for."""
+
+    model: Name = Field(description="One of the models.")
+    matrix: Literal["VO", "QK"] = Field(description="What the head writes, or where it attends.")
+    layer: NonNegativeInt = Field(description="Layer, from 0.")
+    head: NonNegativeInt = Field(description="Head, from 0.")
+    pairs: list[tuple[str, str]] = Field(
+        min_length=1, description="Tokens of row and column, without the mark of a space."
+    )
+
+
+class EmbeddingStudy(Settings):
+    """The `embedding:` section."""
+
+    seeds: list[NonNegativeInt] = Field(
+        [0, 1, 2], min_length=1, description="Draws of vectors, of partners and of baselines."
+    )
+    models: list[Name] = Field(min_length=1, description="Which of the models to read.")
+    readings: dict[Name, Reading | None] = Field(
+        description="Ways of reading, each with an index of its own; null removes one. The first "
+        "is that of the experiments and figures."
+    )
+    layers: PositiveInt | None = Field(
+        None, description="Most layers of a model, evenly spaced; null takes all."
+    )
+    top: Count = Field(100, description="Tokens in each of a vector's two lists in the index.")
+    directions: NonNegativeInt = Field(
+        4, description="Singular directions of each head that the index has, beyond the paper."
+    )
+    pairs: TopPairs = Field(TopPairs(), description="Top pairs of every head.")
+    robustness: Robustness = Field(Robustness(), description="The experiment of Appendix A.")
+    hidden: Hidden = Field(Hidden(), description="The experiment of section 4.2.")
+    related: Related = Field(Related(), description="The experiment of Appendix B.1.")
+    golden: dict[Name, Golden | None] = Field(
+        {}, description="Heads whose pairs are known, to be found again; null removes one."
+    )
+
+    @field_validator("seeds", "models")
+    @classmethod
+    def _distinct(cls, entries: list) -> list:
+        if len(set(entries)) < len(entries):
+            raise ValueError(f"an entry is given twice: {', '.join(map(str, entries))}")
+        return entries
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.present_readings:
+            raise inconsistent("readings", "there is none left")
+        for section in ("hidden", "related"):
+            k = getattr(self, section).k
+            if k > self.top:
+                raise inconsistent(f"{section}.k", f"{k} is above top ({self.top})")
+        for name, golden in present(self.golden).items():
+            if golden.model not in self.models:
+                raise inconsistent(f"golden.{name}.model", f"{golden.model} is not among models")
+        if "figures" in self.models:
+            raise inconsistent("models", "no model can be named figures: a folder is so named")
+        return self
+
+    @property
+    def present_readings(self) -> dict[str, Reading]:
+        """The readings that were not removed."""
+        return present(self.readings)
+
+    @property
+    def reading(self) -> str:
+        """The reading of the experiments and figures."""
+        return next(iter(self.present_readings))
+
+    def golden_of(self, model: str) -> dict[str, Golden]:
+        """The golden heads of a model."""
+        return {n: g for n, g in present(self.golden).items() if g.model == model}

@@ -1,0 +1,57 @@
+"""Tables over layers and seeds as the few numbers that claims are about."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+
+def by_layer(
+    table: pd.DataFrame, keys: Sequence[str], *, above: str, below: str
+) -> dict[str, dict]:
+    """What two columns are on average over layers, and in how many of them the first is larger.
+
+    Nested by the values of `keys`; each number a list over the seeds. `separated` counts layers
+    where the difference is more than two standard errors, if the table has `difference_error`.
+    """
+    found: dict[str, dict] = {}
+    for values, rows in table.groupby(list(keys), sort=False):
+        of_seeds = rows.groupby("seed")
+        means = of_seeds[[above, below]].mean()
+        difference = rows[above] - rows[below]
+        record = {
+            above: means[above].tolist(),
+            below: means[below].tolist(),
+            "ratio": (means[above] / means[below]).tolist(),
+            "layers": len(rows) // of_seeds.ngroups,
+            "layers_above": (difference > 0).groupby(rows["seed"]).mean().tolist(),
+        }
+        if "difference_error" in rows:
+            clear = difference > 2 * rows["difference_error"]
+            record["layers_clear"] = clear.groupby(rows["seed"]).mean().tolist()
+        place = found
+        for value in values[:-1]:
+            place = place.setdefault(value, {})
+        place[values[-1]] = record
+    return found
+
+
+def robustness(table: pd.DataFrame) -> dict[str, dict]:
+    """By kind of vectors and k: the score of E^T and of E+, and the first less the second.
+
+    Each a list over the seeds. Also `crossing`: the largest k at which E^T is still ahead.
+    """
+    wide = table.pivot_table(index=["vectors", "seed", "k"], columns="inverse", values="cosine")
+    wide["gain"] = wide["E^T"] - wide["E+"]
+    found: dict[str, dict] = {}
+    for vectors, rows in wide.groupby("vectors"):
+        found[vectors] = {
+            f"k{k}": {
+                "transpose": of_k["E^T"].tolist(),
+                "pseudo": of_k["E+"].tolist(),
+                "gain": of_k["gain"].tolist(),
+            }
+            for k, of_k in rows.groupby("k")
+        }
+        ahead = rows[rows["gain"] > 0].reset_index()
+        found[vectors]["crossing"] = ahead.groupby("seed")["k"].max().tolist()
+    return found

@@ -1,0 +1,228 @@
+"""Topics of natural text: gensim's dictionary, tf-idf and online LDA, kept as plain arrays.
+
+The steps are those of the released code of Li, Li & Risteski (ICML 2023): a dictionary without
+the rarest and the most frequent words, tf-idf weights on disk in Matrix Market format, LDA on
+them. Each reads a stream, so that memory does not grow with the corpus. A bag is one document as
+gensim has it: pairs of a word's number and its weight.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import gensim.corpora
+import numpy as np
+from gensim.corpora import MmCorpus
+from gensim.models import CoherenceModel, LdaModel, LdaMulticore, TfidfModel
+from gensim.parsing.preprocessing import STOPWORDS
+from jaxtyping import Float, Integer
+from scipy.special import digamma
+
+from scripts.anatomy.artifacts import writing
+from scripts.anatomy.text import settings
+from scripts.anatomy.text.words import tokens
+
+Bag = list[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Topics:
+    """A fitted LDA with the dictionary it was fitted to.
+
+    Attributes:
+        words: The dictionary, in the order of the arrays.
+        document_frequency: In how many documents of the corpus each word stands.
+        documents: How many documents the corpus has.
+        tfidf: Whether bags hold tf-idf weights rather than counts.
+        posterior: Parameters lambda of the Dirichlet posterior over each topic's words.
+        alpha: Prior over a document's topics.
+        eta: Prior over a topic's words.
+    """
+
+    words: tuple[str, ...]
+    document_frequency: Integer[np.ndarray, "words"]
+    documents: int
+    tfidf: bool
+    posterior: Float[np.ndarray, "topics words"]
+    alpha: Float[np.ndarray, "topics"]
+    eta: Float[np.ndarray, "words"]
+
+    @property
+    def topic_words(self) -> Float[np.ndarray, "topics words"]:
+        """E[beta], each topic's distribution over words; rows sum to one."""
+        posterior = self.posterior.astype(np.float64)
+        return posterior / posterior.sum(axis=1, keepdims=True)
+
+    @property
+    def term_weights(self) -> Float[np.ndarray, "topics words"]:
+        """exp(E[log beta]), what gensim's `get_term_topics` gives, without its cut at 0.01."""
+        posterior = self.posterior.astype(np.float64)
+        return np.exp(digamma(posterior) - digamma(posterior.sum(axis=1, keepdims=True)))
+
+
+def dictionary(documents: Iterable[str], choice: settings.Dictionary) -> gensim.corpora.Dictionary:
+    """The words that LDA sees, numbered, with their document frequencies.
+
+    Raises:
+        ValueError: No word passes the cut-offs.
+    """
+    unwanted = STOPWORDS if choice.stop_words else frozenset()
+    found = gensim.corpora.Dictionary(
+        [
+            word
+            for word in tokens(text)
+            if len(word) >= choice.shortest_word and word not in unwanted
+        ]
+        for text in documents
+    )
+    distinct = len(found)
+    found.filter_extremes(choice.no_below, choice.no_above, choice.keep_n)
+    if not found:
+        raise ValueError(
+            f"no_below ({choice.no_below}) and no_above ({choice.no_above}) leave none of the "
+            f"{distinct} words of {found.num_docs} documents"
+        )
+    return found
+
+
+def bags(
+    documents: Iterable[str], words: gensim.corpora.Dictionary, *, tfidf: bool
+) -> Iterator[Bag]:
+    """Counts, or normalised tf-idf weights, of each document's dictionary words."""
+    counts = (words.doc2bow(tokens(text)) for text in documents)
+    if not tfidf:
+        return counts
+    weigh = TfidfModel(dictionary=words)
+    return (weigh[bag] for bag in counts)
+
+
+def save_bags(path: Path, stream: Iterable[Bag]) -> None:
+    """Write bags as a Matrix Market file, one at a time."""
+    with writing(path) as temporary:
+        MmCorpus.save_corpus(str(temporary), stream)
+
+
+def load_bags(path: Path) -> MmCorpus:
+    """The bags of a Matrix Market file, read from disk whenever they are gone through."""
+    return MmCorpus(str(path))
+
+
+def fit(
+    corpus: Iterable[Bag], words: gensim.corpora.Dictionary, choice: settings.Lda, *, seed: int
+) -> Topics:
+    """Fit LDA to bags that can be gone through many times."""
+    named_alike = {"passes", "chunksize", "offset", "decay", "iterations", "alpha", "eta"}
+    shared = choice.model_dump(include=named_alike)
+    shared |= {"num_topics": choice.topics, "id2word": words, "eval_every": None}
+    shared["random_state"] = _random_state(seed)
+    if choice.workers == 1:
+        model = LdaModel(corpus, update_every=choice.update_every, **shared)
+    else:
+        batch = choice.update_every == 0
+        model = LdaMulticore(corpus, workers=choice.workers, batch=batch, **shared)
+    return Topics(
+        words=tuple(words[number] for number in range(len(words))),
+        document_frequency=np.array([words.dfs[number] for number in range(len(words))]),
+        documents=words.num_docs,
+        tfidf=choice.tfidf,
+        posterior=model.state.get_lambda(),
+        alpha=model.alpha,
+        eta=model.eta,
+    )
+
+
+def top_words(topics: Topics, count: int = 10) -> list[list[str]]:
+    """Each topic's most likely words, the likeliest first."""
+    order = np.argsort(-topics.posterior, axis=1, kind="stable")[:, :count]
+    return [[topics.words[number] for number in row] for row in order]
+
+
+def coherence(
+    topics: Topics, documents: Iterable[str], *, count: int = 10
+) -> Float[np.ndarray, "topics"]:
+    """How often a topic's top words stand within ten words of each other in given documents.
+
+    The mean normalised pointwise mutual information of pairs (c_npmi of Roeder, Both & Hinneburg
+    2015), from -1 (never together) over 0 (independent) to 1 (always together). NaN if one of
+    the words stands in none of the documents, which those of the dictionary's own corpus rule out.
+    """
+    model = CoherenceModel(
+        topics=top_words(topics, count),
+        texts=map(tokens, documents),
+        dictionary=_dictionary(topics),
+        coherence="c_npmi",
+        processes=1,  # more would each start an interpreter
+    )
+    with np.errstate(divide="ignore"):
+        found = np.array(model.get_coherence_per_topic())
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def topic_bags(topics: Topics, documents: Iterable[str]) -> list[Bag]:
+    """Bags of a sample of documents, weighed as those that the topics were fitted to."""
+    return list(bags(documents, _dictionary(topics), tfidf=topics.tfidf))
+
+
+def mixtures(
+    topics: Topics, documents: Iterable[str], *, seed: int
+) -> Float[np.ndarray, "docs topics"]:
+    """Posterior mean of each document's topic proportions; rows sum to one."""
+    gamma, _ = _model(topics, seed).inference(topic_bags(topics, documents))
+    gamma = gamma.astype(np.float64)
+    return gamma / gamma.sum(axis=1, keepdims=True)
+
+
+def bound(topics: Topics, documents: Iterable[str], *, seed: int) -> float:
+    """Variational lower bound on the log likelihood, nats per unit of weight (a word, if counts).
+
+    exp(-bound) is the perplexity. The documents stand for a corpus as large as the one that was
+    fitted, over which the cost of the topics themselves is spread. Bounds of tf-idf and of counts
+    cannot be compared.
+    """
+    model, held = _model(topics, seed), topic_bags(topics, documents)
+    return float(model.log_perplexity(held, total_docs=topics.documents))
+
+
+def to_arrays(topics: Topics) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Topics as the arrays and the text metadata of a safetensors file."""
+    names = ("document_frequency", "posterior", "alpha", "eta")
+    rest = {name: getattr(topics, name) for name in ("words", "documents", "tfidf")}
+    return (
+        {name: getattr(topics, name) for name in names},
+        {name: json.dumps(value, ensure_ascii=False) for name, value in rest.items()},
+    )
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Topics:
+    """The topics that `to_arrays` took apart."""
+    rest = {name: json.loads(value) for name, value in metadata.items()}
+    return Topics(words=tuple(rest.pop("words")), **rest, **arrays)
+
+
+def _dictionary(topics: Topics) -> gensim.corpora.Dictionary:
+    """The dictionary that the topics were fitted with."""
+    words = gensim.corpora.Dictionary()
+    words.token2id = {word: number for number, word in enumerate(topics.words)}
+    words.dfs = dict(enumerate(topics.document_frequency.tolist()))
+    words.num_docs = topics.documents
+    return words
+
+
+def _model(topics: Topics, seed: int) -> LdaModel:
+    """A gensim model with the posterior of the topics."""
+    model = LdaModel(
+        id2word=dict(enumerate(topics.words)),
+        num_topics=len(topics.alpha),
+        alpha=topics.alpha,
+        eta=topics.eta,
+        random_state=_random_state(seed),
+    )
+    model.state.sstats = topics.posterior - topics.eta  # gensim adds the prior to it
+    model.sync_state()
+    return model
+
+
+def _random_state(seed: int) -> np.random.RandomState:
+    """A generator of the kind gensim takes, from a seed of any size."""
+    return np.random.RandomState(np.random.PCG64(seed))

@@ -1,0 +1,103 @@
+"""Read every head's matrices over the vocabulary: top pairs, copying, identity, effective rank."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Integer
+
+from scripts import job
+from scripts.anatomy import artifacts
+from scripts.anatomy.embedding import heads, pairs, parameters, tokens
+from scripts.anatomy.embedding.settings import Golden, Reading, TopPairs
+from scripts.anatomy.embedding.views import view
+from scripts.anatomy.pretrained import loading
+
+
+def main(snakemake: Any) -> None:
+    """Go through the heads, one matrix at a time."""
+    params, out = snakemake.params, snakemake.output
+    settings = TopPairs.model_validate(params.pairs)
+    folder = Path(snakemake.input.model)
+    table = artifacts.read_table(snakemake.input.vocabulary)
+    vocabulary = tokens.Vocabulary(
+        tuple(table["text"]), table["starts_word"].to_numpy(), table["readable"].to_numpy()
+    )
+    ids = np.flatnonzero(tokens.token_filter(vocabulary, keep=settings.tokens))
+    words = heads.word_numbers([vocabulary.texts[i] for i in ids])
+    records, found = [], []
+    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+        model = view(loading.model(folder, head=True).to(compute.device))
+        model = parameters.read_as(model, Reading.model_validate(params.reading))
+        word_of = torch.from_numpy(words).to(compute.device)
+        for head in heads.heads(
+            model,
+            model.W_E[ids],
+            parameters.output_embedding(model)[ids],
+            layers=heads.spaced(len(model.layers), params.layers),
+            most=settings.heads,
+        ):
+            name = {"layer": head.layer, "head": head.head, "matrix": head.matrix}
+            records.append(
+                name
+                | pairs.summary(head.A, head.B)
+                | {"identity": pairs.identity_share(head.A, head.B)}
+            )
+            found += [_pairs(head, order, settings.top, ids, word_of, name) for order in ORDERS]
+    table, top = pd.DataFrame(records), pd.concat(found, ignore_index=True)
+    artifacts.write_table(out.heads, table)
+    artifacts.write_table(out.pairs, top)
+    golden = {name: Golden.model_validate(g) for name, g in params.golden.items()}
+    artifacts.write_json(out.summary, _summary(table, top, golden, vocabulary.texts))
+
+
+ORDERS = ("largest", "smallest")  # the largest by absolute value are among these
+
+
+def _pairs(
+    head: heads.Head,
+    order: pairs.Order,
+    top: int,
+    ids: Integer[np.ndarray, "allowed"],
+    word_of: torch.Tensor,
+    name: dict[str, Any],
+) -> pd.DataFrame:
+    """The first pairs of different words in an order, a row each."""
+    found = pairs.top_pairs(head.A, head.B, top, order=order, word_of=word_of)
+    return pd.DataFrame(
+        {
+            **name,
+            "order": order,
+            "rank": range(top),
+            "row": ids[found.rows.cpu().numpy()],
+            "column": ids[found.columns.cpu().numpy()],
+            "value": found.values.cpu().numpy(),
+            "scanned": found.scanned,
+        }
+    )
+
+
+def _summary(
+    table: pd.DataFrame, top: pd.DataFrame, golden: dict[str, Golden], texts: tuple[str, ...]
+) -> dict[str, Any]:
+    """Means over heads, extremes, and the share of known pairs that were found again."""
+    found: dict[str, Any] = {}
+    for matrix, rows in table.groupby("matrix"):
+        numbers = rows.drop(columns=["layer", "head", "matrix"])
+        found[matrix] = {"mean": numbers.mean().to_dict(), "highest": numbers.max().to_dict()}
+    found["scanned"] = float(top["scanned"].mean())
+    found["golden"] = {}
+    for name, known in golden.items():
+        rows = top[(top["order"] == "largest") & (top["matrix"] == known.matrix)]
+        rows = rows[(rows["layer"] == known.layer) & (rows["head"] == known.head)]
+        listed = {
+            (texts[r].strip(), texts[c].strip())
+            for r, c in zip(rows["row"], rows["column"], strict=True)
+        }
+        found["golden"][name] = float(np.mean([pair in listed for pair in known.pairs]))
+    return found
+
+
+job.run(main, globals())

@@ -1,0 +1,56 @@
+"""Do the parameters that are active at a token show in its hidden state? R_k by layer (4.2)."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from scripts import job
+from scripts.anatomy import artifacts, seeding
+from scripts.anatomy.embedding import hidden, summary, tokens
+from scripts.anatomy.embedding.index import Index
+from scripts.anatomy.embedding.settings import Hidden
+from scripts.anatomy.embedding.views import view
+from scripts.anatomy.pretrained import loading
+
+
+def main(snakemake: Any) -> None:
+    """Run the model on some documents, and compare with the index and with the baseline."""
+    params, inp = snakemake.params, snakemake.input
+    settings = Hidden.model_validate(params.hidden)
+    folder, found = Path(inp.model), Index(inp.index)
+    texts = artifacts.read_table(inp.documents)["text"].tolist()[: settings.documents]
+    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+        model = loading.model(folder, head=True).to(compute.device)
+        W_E = view(model).W_E
+        tokenizer = loading.tokenizer(folder, len(W_E))
+        vocabulary = tokens.read_vocabulary(tokenizer, len(W_E))
+        readings = hidden.read_documents(
+            model,
+            tokens.cut(texts, tokenizer, settings.longest),
+            W_E,
+            layers=found.layers,
+            k=settings.k,
+            m=settings.m,
+            allowed=torch.from_numpy(tokens.token_filter(vocabulary)),
+            published=settings.published,
+        )
+    baseline = hidden.published_baseline if settings.published else hidden.other_document
+    rows = []
+    for layer in found.layers:
+        lists = found.layer(layer)
+        for seed in params.seeds:
+            rng = seeding.numpy_generator(seed, "baseline")
+            pairs = baseline(readings.document, rng)
+            records = hidden.overlaps(readings, layer, lists, pairs, k=settings.k)
+            rows += [{"seed": seed} | record for record in records]
+    table = pd.DataFrame(rows)
+    artifacts.write_table(snakemake.output.table, table)
+    artifacts.write_json(
+        snakemake.output.summary,
+        summary.by_layer(table, ["target", "group"], above="aligned", below="random"),
+    )
+
+
+job.run(main, globals())

@@ -1,0 +1,49 @@
+"""Find the parameter vectors that are nearest to a concept, given as words.
+
+    python scripts/embedding/search.py results/embedding/minilm/plain/index.parquet "hand finger"
+
+Lists FF keys and values, sub-heads and singular directions, with their top tokens. Reads the
+index and the vocabulary beside it, not the model.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run by its path, not as a module
+
+from scripts.anatomy import artifacts  # noqa: E402
+from scripts.anatomy.embedding import search, tokens  # noqa: E402
+from scripts.anatomy.embedding.index import Index  # noqa: E402
+
+
+def main() -> None:
+    """Print the matches, best first."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("index", type=Path, help="an index.parquet of the embedding study")
+    parser.add_argument("words", help="one or more words, separated by spaces")
+    parser.add_argument("--top", type=int, default=20, help="how many vectors (20)")
+    parser.add_argument("--groups", nargs="+", help="only these, such as K V W_V W_O VO_out")
+    parser.add_argument("--tokens", type=int, default=10, help="how many top tokens to show (10)")
+    arguments = parser.parse_args()
+    try:
+        index = Index(arguments.index)
+        vocabulary = artifacts.read_table(arguments.index.with_name("vocabulary.parquet"))
+        texts = vocabulary["text"].tolist()
+        readable = vocabulary["readable"].to_numpy()
+        words = search.token_ids(texts, arguments.words.split(), readable)
+        found = search.search(index, words, top=arguments.top, groups=arguments.groups)
+    except ValueError as error:
+        sys.exit(str(error))
+    labels = vocabulary["label"].tolist()
+    for match in found:
+        name = match.group + (f" head {match.head}" if match.head >= 0 else "")
+        shown = " ".join(tokens.masked(labels[i]) for i in match.ids[: arguments.tokens])
+        sign = "-" if match.sign < 0 else " "
+        print(f"{match.score:6.3f}  {sign}layer {match.layer:2} {name:18} {match.index:5}  {shown}")
+    if not found:
+        print("no vector has any of the words among its top tokens")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Draw how many topics a document has: the paper's premise is that they are few."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+from scripts.anatomy.text import membership
+
+
+def main(snakemake: Any) -> None:
+    """Effective number of topics of the sampled documents, a curve a corpus."""
+    figures.style()
+    rows = []
+    for name, path in zip(snakemake.params.corpora, snakemake.input.mixtures, strict=True):
+        mixtures = artifacts.read_tensors(path)["mixtures"]
+        numbers = membership.effective_topics(mixtures)
+        label = f"{name}: median {np.median(numbers):.1f} of {mixtures.shape[1]}"
+        rows += [{"corpus": label, "topics": number} for number in numbers]
+    figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    sns.histplot(
+        pd.DataFrame(rows), x="topics", hue="corpus", stat="percent", common_norm=False,
+        element="step", binwidth=0.5, ax=ax,
+    )  # fmt: skip
+    ax.get_legend().set_title("")
+    ax.set(xlabel="effective number of topics of a document, exp(entropy)", ylabel="documents (%)")
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+job.run(main, globals())

@@ -1,0 +1,41 @@
+"""Draw the cosines between the embeddings of words, ordered by topic; trained and at the start."""
+
+import json
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+
+def main(snakemake: Any) -> None:
+    """One row a model: trained left, random initial weights right."""
+    figures.style()
+    names, paths = snakemake.params.models, snakemake.input.cosines
+    figure, axes = plt.subplots(
+        len(names), 2, figsize=(13, 6 * len(names)), squeeze=False, layout="constrained"
+    )
+    for row, name, path in zip(axes, names, paths, strict=True):
+        arrays = artifacts.read_tensors(path)
+        words = json.loads(artifacts.read_metadata(path)["words"])
+        starts = np.flatnonzero(np.diff(arrays["topic"], prepend=-1))
+        for ax, kind, label in zip(
+            row, ("trained", "control"), ("trained", "random weights"), strict=True
+        ):
+            cosines = arrays[kind].copy()
+            np.fill_diagonal(cosines, 0)  # else nothing else would be seen
+            figures.matrix(
+                ax, cosines, boundaries=starts[1:], title=f"{name}, {label}", label="cosine"
+            )
+            ends = [*starts[1:], len(words)]
+            middles = [(a + b - 1) / 2 for a, b in zip(starts, ends, strict=True)]
+            labels = ["\n".join(words[a : a + 3]) for a in starts]
+            ax.set_yticks(middles, labels=labels, fontsize=8)
+            ax.set_xticks([])
+            ax.set(xlabel="the same words", ylabel="words, by topic (three of each named)")
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+job.run(main, globals())

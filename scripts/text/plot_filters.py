@@ -1,0 +1,56 @@
+"""Draw how topic structure depends on which words count: attention ratio and cosine gap by filter.
+
+To the right only words that one topic nearly owns are left. Bands: lowest to highest LDA fit.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+
+def main(snakemake: Any) -> None:
+    """A row a corpus, a pair of panels a model, a curve a fraction."""
+    figures.style()
+    table = artifacts.read_table(snakemake.input.table)
+    table = table[table["weights"].isin(["trained", "control"])]
+    corpora, models = table["corpus"].unique(), table["model"].unique()
+    figure, axes = plt.subplots(
+        2 * len(corpora), len(models), figsize=(1 + 4.2 * len(models), 6.2 * len(corpora)),
+        sharex=True, sharey="row", squeeze=False, layout="constrained",
+    )  # fmt: skip
+    for place, corpus in enumerate(corpora):
+        for column, model in enumerate(models):
+            rows = table[(table["corpus"] == corpus) & (table["model"] == model)]
+            upper, lower = axes[2 * place : 2 * place + 2, column]
+            _draw(upper, rows, "ratio", 1)
+            _draw(lower, rows, "cosine_gap", 0)
+            upper.set_title(f"{model} on {corpus}")
+        axes[2 * place, 0].set_ylabel("attention:\nsame / different topic")
+        axes[2 * place + 1, 0].set_ylabel("cosine:\nsame - different topic")
+    for ax in axes[-1]:
+        ax.set_xlabel("least share of a word's weight for a topic to keep it")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _draw(ax: plt.Axes, rows: pd.DataFrame, column: str, nothing: float) -> None:
+    ax.axhline(nothing, color="grey", linewidth=0.8, linestyle=":")
+    fractions = sorted(rows["fraction"].unique())
+    colours = sns.color_palette("viridis", len(fractions))
+    for fraction, colour in zip(fractions, colours, strict=True):
+        of_fraction = rows[rows["fraction"] == fraction]
+        trained = of_fraction[of_fraction["weights"] == "trained"]
+        label = f"top {100 * fraction:g} % of the dictionary"
+        figures.band(ax, trained, column, x="threshold", label=label, colour=colour, marker="o")
+    control = rows[rows["weights"] == "control"]
+    figures.band(
+        ax, control, column, x="threshold", label="random weights, all filters", colour="grey"
+    )
+
+
+job.run(main, globals())

@@ -1,0 +1,119 @@
+"""Measure one model on one corpus: do words of a topic attend to each other, are they alike?
+
+Every filter, every LDA fit and a control with the topics shuffled among the words are measured
+on the same pass over the documents. Randomly initialised controls of the same architecture, one
+a seed, are measured on fewer documents.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Int
+from transformers import PreTrainedModel
+
+from scripts import job
+from scripts.anatomy import artifacts, provenance, seeding
+from scripts.anatomy.pretrained import loading
+from scripts.anatomy.text import alignment, lda, measures, structure
+from scripts.anatomy.text.settings import Filters, Measurement
+
+TOPICS_SHOWN, WORDS_SHOWN = 8, 12  # in the picture of cosines
+
+
+def main(snakemake: Any) -> None:
+    """Measure the trained model, then its controls."""
+    started = time.perf_counter()
+    params, inp, out = snakemake.params, snakemake.input, snakemake.output
+    settings = Measurement.model_validate(params.measurement)
+    fits = {
+        seed: lda.from_arrays(artifacts.read_tensors(path), artifacts.read_metadata(path))
+        for seed, path in zip(params.seeds, inp.topics, strict=True)
+    }
+    cases = structure.cases(fits, Filters.model_validate(params.filters), settings.reference)
+    first = fits[params.seeds[0]]
+    texts = artifacts.read_table(inp.documents)["text"].tolist()
+    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+        model = loading.model(Path(inp.model)).to(compute.device)
+        tokenizer = loading.tokenizer(Path(inp.model), len(_embeddings(model)))
+        longest = min(settings.longest, loading.positions(model))
+        readings = alignment.read(texts, tokenizer, first.words, longest=longest)
+        tokens = alignment.token_of_words(first.words, tokenizer)
+        found = [_measured(model, "trained", cases, readings, tokens, settings)]
+        for seed in params.seeds:
+            control = loading.control(Path(inp.model), seed).to(compute.device)
+            own = [case for case in cases if case.seed == seed and not case.shuffled]
+            few = readings[: settings.control_documents]
+            found.append(_measured(control, "control", own, few, tokens, settings))
+    table, heads = (pd.concat(part, ignore_index=True) for part in zip(*found, strict=True))
+    artifacts.write_table(out.structure, table)
+    artifacts.write_table(out.heads, heads)
+    metrics = structure.summary(table, heads, settings.reference)
+    metrics["reading"] = alignment.statistics(readings)
+    record = provenance.record(seed=None, device=str(compute.device), started=started)
+    artifacts.write_json(
+        out.run, {"params": params.measurement, "metrics": metrics, "provenance": record}
+    )
+    shown = structure.shown_words(
+        first, structure.reference_case(cases, settings.reference).topics, tokens >= 0,
+        count=TOPICS_SHOWN, each=WORDS_SHOWN,
+    )  # fmt: skip
+    _write_cosines(out.cosines, shown, first.words, tokens, {"trained": model, "control": control})
+
+
+def _measured(
+    model: PreTrainedModel,
+    weights: str,
+    cases: Sequence[structure.Case],
+    readings: Sequence[alignment.Reading],
+    tokens: Int[np.ndarray, "words"],
+    settings: Measurement,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of one model: by case, and by case, layer and head."""
+    topics = structure.stack(cases)
+    attention = measures.attention(
+        model,
+        readings,
+        torch.from_numpy(topics).to(model.device),
+        replicates=settings.replicates,
+        rng=seeding.numpy_generator(0, "bootstrap"),
+    )
+    whole = tokens >= 0
+    vectors = _embeddings(model)[tokens[whole]]
+    dot, cosine = (
+        measures.similarity(v, topics[:, whole]) for v in (vectors, measures.unit(vectors))
+    )
+    return (
+        structure.table(cases, attention, cosine, dot, weights=weights),
+        structure.head_table(cases, attention, weights=weights),
+    )
+
+
+def _embeddings(model: PreTrainedModel) -> np.ndarray:
+    """The input embeddings, a row a token."""
+    return model.get_input_embeddings().weight.detach().double().cpu().numpy()
+
+
+def _write_cosines(
+    path: str,
+    shown: list[list[int]],
+    words: Sequence[str],
+    tokens: Int[np.ndarray, "words"],
+    models: dict[str, PreTrainedModel],
+) -> None:
+    """Cosines between the embeddings of the shown words, topic by topic, for the picture."""
+    order = [number for of_topic in shown for number in of_topic]
+    arrays = {"topic": np.repeat(np.arange(len(shown)), [len(of_topic) for of_topic in shown])}
+    for name, model in models.items():
+        unit = measures.unit(_embeddings(model)[tokens[order]])
+        arrays[name] = unit @ unit.T
+    named = {"words": json.dumps([words[number] for number in order], ensure_ascii=False)}
+    artifacts.write_tensors(path, arrays, metadata=named)
+
+
+job.run(main, globals())

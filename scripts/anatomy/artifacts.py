@@ -55,7 +55,8 @@ def writing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
         if durable:
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # safetensors makes files that only the owner can read
+        if temporary.stat().st_nlink == 1:  # a link has the permissions of the file it is
+            temporary.chmod(0o666 & ~_umask())  # safetensors' files only the owner can read
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -61,9 +61,13 @@ def matrix(
     label: str,
     rows: str = "word",
     columns: str = "word",
+    limit: float | None = None,
 ) -> None:
-    """A heat map around 0, with lines between topics; the scale ignores the largest percent."""
-    limit = float(np.quantile(np.abs(values), 0.99)) or 1.0
+    """A heat map around 0, with lines between topics.
+
+    The scale ends at `limit`, or else ignores the largest percent.
+    """
+    limit = limit or float(np.quantile(np.abs(values), 0.99)) or 1.0
     image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
     for boundary in boundaries:
         for line in (ax.axhline, ax.axvline):

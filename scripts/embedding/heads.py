@@ -31,7 +31,7 @@ def main(snakemake: Any) -> None:
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = view(loading.model(folder, head=True).to(compute.device))
         model = parameters.read_as(model, Reading.model_validate(params.reading))
-        word_of = torch.from_numpy(words).to(compute.device)
+        word_of = None if settings.same_word else torch.from_numpy(words).to(compute.device)
         for head in heads.heads(
             model,
             model.W_E[ids],
@@ -61,7 +61,7 @@ def _pairs(
     order: pairs.Order,
     top: int,
     ids: Integer[np.ndarray, "allowed"],
-    word_of: torch.Tensor,
+    word_of: torch.Tensor | None,
     name: dict[str, Any],
 ) -> pd.DataFrame:
     """The first pairs of different words in an order, a row each."""

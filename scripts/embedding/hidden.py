@@ -8,7 +8,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.embedding import hidden, summary, tokens
+from scripts.anatomy.embedding import hidden, parameters, summary, tokens
 from scripts.anatomy.embedding.index import Index
 from scripts.anatomy.embedding.settings import Hidden
 from scripts.anatomy.embedding.views import view
@@ -23,13 +23,13 @@ def main(snakemake: Any) -> None:
     texts = artifacts.read_table(inp.documents)["text"].tolist()[: settings.documents]
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = loading.model(folder, head=True).to(compute.device)
-        W_E = view(model).W_E
-        tokenizer = loading.tokenizer(folder, len(W_E))
-        vocabulary = tokens.read_vocabulary(tokenizer, len(W_E))
+        W_U = parameters.output_embedding(view(model))
+        tokenizer = loading.tokenizer(folder, len(W_U))
+        vocabulary = tokens.read_vocabulary(tokenizer, len(W_U))
         readings = hidden.read_documents(
             model,
             tokens.cut(texts, tokenizer, settings.longest),
-            W_E,
+            W_U,
             layers=found.layers,
             k=settings.k,
             m=settings.m,

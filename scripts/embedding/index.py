@@ -8,7 +8,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.embedding import index, parameters, tokens
+from scripts.anatomy.embedding import heads, index, parameters, tokens
 from scripts.anatomy.embedding.settings import Reading
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.pretrained import loading
@@ -25,7 +25,7 @@ def main(snakemake: Any) -> None:
         allowed = torch.from_numpy(tokens.token_filter(vocabulary)).to(compute.device)
         lists = parameters.parameter_lists(
             parameters.read_as(model, Reading.model_validate(params.reading)),
-            layers=parameters.spaced(len(model.layers), params.layers),
+            layers=heads.spaced(len(model.layers), params.layers),
             k=params.top,
             allowed=allowed,
             directions=params.directions,

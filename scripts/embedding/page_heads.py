@@ -33,7 +33,7 @@ def main(snakemake: Any) -> None:
         table = pd.DataFrame(
             {
                 "head": [f"{row.head} {TITLES[row.matrix]}" for row in rows.itertuples()],
-                "copying score": rows["copying"].map("{:.2f}".format),
+                "copying score": rows["copying_score"].map("{:.2f}".format),
                 "effective rank": rows["effective_rank"].map("{:.1f}".format),
                 "top pairs": [
                     shown.get((layer, row.head, row.matrix), "") for row in rows.itertuples()

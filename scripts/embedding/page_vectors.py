@@ -13,9 +13,9 @@ from scripts.anatomy.embedding.index import Index, TopLists
 SHOWN, TOKENS = 4, 14
 INTRODUCTION = (
     "Parameter vectors as their top tokens, without any forward pass. Of each layer and each kind "
-    "of pair the {shown} pairs with the most similar lists are shown, so these are the most readable "
-    "and not typical ones; the share of common tokens of their top {top} is given, with its mean "
-    "over the layer. A dot before a token: it goes on with a word. Offensive words are masked."
+    "of pair the {shown} pairs with the most similar lists are shown: the most readable ones, not "
+    "typical ones. In common is the Jaccard index of their top {top} tokens, with its mean over "
+    "the layer. A dot before a token: it goes on with a word. Offensive words are masked."
 )
 
 

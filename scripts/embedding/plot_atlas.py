@@ -10,10 +10,10 @@ from scripts.anatomy import artifacts, figures
 
 PANELS = {
     ("VO", "identity"): ("writes the token itself", "share of rows", "viridis", (0, None)),
-    ("VO", "copying"): ("copying score of $W_{VO}$", "score", "RdBu_r", (-1, 1)),
+    ("VO", "copying_score"): ("copying score of $W_{VO}$", "score", "RdBu_r", (-1, 1)),
     ("VO", "effective_rank"): ("effective rank of $W_{VO}$", "rank", "viridis", (1, None)),
     ("QK", "identity"): ("attends to the token itself", "share of rows", "viridis", (0, None)),
-    ("QK", "copying"): ("copying score of $W_{QK}$", "score", "RdBu_r", (-1, 1)),
+    ("QK", "copying_score"): ("copying score of $W_{QK}$", "score", "RdBu_r", (-1, 1)),
     ("QK", "effective_rank"): ("effective rank of $W_{QK}$", "rank", "viridis", (1, None)),
 }
 

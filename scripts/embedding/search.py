@@ -12,7 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run by its path, not as a module
 
-from scripts.anatomy import artifacts  # noqa: E402
+from pyarrow import parquet  # noqa: E402
+
 from scripts.anatomy.embedding import search, tokens  # noqa: E402
 from scripts.anatomy.embedding.index import Index  # noqa: E402
 
@@ -28,14 +29,14 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         index = Index(arguments.index)
-        vocabulary = artifacts.read_table(arguments.index.with_name("vocabulary.parquet"))
-        texts = vocabulary["text"].tolist()
-        readable = vocabulary["readable"].to_numpy()
+        # without pandas, whose import takes as long as the search
+        vocabulary = parquet.read_table(arguments.index.with_name("vocabulary.parquet"))
+        texts, readable = vocabulary["text"].to_pylist(), vocabulary["readable"].to_numpy()
         words = search.token_ids(texts, arguments.words.split(), readable)
         found = search.search(index, words, top=arguments.top, groups=arguments.groups)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
-    labels = vocabulary["label"].tolist()
+    labels = vocabulary["label"].to_pylist()
     for match in found:
         name = match.group + (f" head {match.head}" if match.head >= 0 else "")
         shown = " ".join(tokens.masked(labels[i]) for i in match.ids[: arguments.tokens])

@@ -33,7 +33,7 @@ def main(snakemake: Any) -> None:
         axes[2 * place, 0].set_ylabel("attention:\nsame / different topic")
         axes[2 * place + 1, 0].set_ylabel("cosine:\nsame - different topic")
     for ax in axes[-1]:
-        ax.set_xlabel("least share of a word's weight for a topic to keep it")
+        ax.set_xlabel("ambiguity threshold")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 

@@ -34,7 +34,7 @@ def main(snakemake: Any) -> None:
         ax.set_ylim(len(table) - 0.5, -0.5)
         ax.set(title=name, xlabel="share of the sampled documents (%)")
     bar = ScalarMappable(norm, colours)
-    figure.colorbar(bar, ax=axes, label="coherence (c_npmi)", shrink=0.8)
+    figure.colorbar(bar, ax=axes, label="coherence (u_mass; 0: words always together)", shrink=0.8)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

@@ -22,13 +22,14 @@ def main(snakemake: Any) -> None:
     seed = int(snakemake.wildcards.seed)
     settings = Lda.model_validate(snakemake.params.lda)
     words = Dictionary.load_from_text(inp.dictionary)
-    topics = lda.fit(lda.load_bags(Path(inp.bags)), words, settings, seed=seed)
+    bags = lda.load_bags(Path(inp.bags))
+    topics = lda.fit(bags, words, settings, seed=seed)
     arrays, metadata = lda.to_arrays(topics)
     artifacts.write_tensors(out.topics, arrays, metadata=metadata)
 
     sample = artifacts.read_table(inp.documents)["text"].tolist()
     mixtures = lda.mixtures(topics, sample, seed=seed)
-    coherence = lda.coherence(topics, sample)
+    coherence = lda.coherence(topics, bags)
     table = pd.DataFrame(
         {
             "topic": range(len(coherence)),

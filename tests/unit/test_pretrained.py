@@ -150,6 +150,16 @@ def test_a_model_comes_back_as_it_was_saved(name: str, stored: Callable[[str], P
     assert tokenizer("w3 other w5").input_ids == [3, 0, 5]
 
 
+def test_weights_stored_in_half_precision_are_read_in_full(bert: Path) -> None:
+    """Attention would be computed to two digits, and on many CPUs fifty times slower."""
+    exact = {name: tensor.bfloat16() for name, tensor in loading.model(bert).state_dict().items()}
+    save_file(exact, bert / "model.safetensors", {"format": "pt"})
+    change_config(bert, dtype="bfloat16")
+    for name, tensor in loading.model(bert).state_dict().items():
+        assert tensor.dtype == torch.float32
+        assert tensor.equal(exact[name].float())
+
+
 @architectures
 def test_controls_are_fresh_weights_that_only_the_seed_decides(
     name: str, stored: Callable[[str], Path]
@@ -403,6 +413,17 @@ def test_a_folder_is_taken_in_without_what_is_not_needed(bert: Path, tmp_path: P
     ]
     assert loading.model(tmp_path / "in").get_input_embeddings().weight.shape == (D_VOCAB, 8)
     assert loading.tokenizer(tmp_path / "in", D_VOCAB)("w3").input_ids == [3]
+
+
+def test_taking_a_folder_in_leaves_it_as_it_is(bert: Path, tmp_path: Path) -> None:
+    """Private weights would become readable for everyone, or those of others not be taken in."""
+    weights = bert / "model.safetensors"
+    weights.chmod(0o600)
+    before = (weights.stat().st_mode, weights.read_bytes())
+    with writing_folder(tmp_path / "in") as folder:
+        store.store(FolderModel(kind="folder", path=bert), folder)
+    assert (weights.stat().st_mode, weights.read_bytes()) == before
+    assert (tmp_path / "in/model.safetensors").samefile(weights)
 
 
 @pytest.mark.parametrize(

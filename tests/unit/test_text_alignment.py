@@ -260,6 +260,14 @@ def test_a_cut_document_is_read_as_the_beginning_of_the_whole(
     assert 0 <= cut.split <= whole.split or cut.cut
 
 
+def test_words_behind_the_cut_are_not_counted_as_split() -> None:
+    """The share of words left out would be that of text that no model has seen."""
+    text = "the zzqzz house " * 30  # zzqzz is unknown
+    (reading,) = read([text], TOKENIZERS["word_piece"], ["house", "the", "zzqzz"], longest=8)
+    assert reading.words.tolist() == [-1, 1, -1, 0, 1, -1, 0, -1]
+    assert reading.split == 2
+
+
 @tokenizers
 def test_words_outside_the_dictionary_are_not_counted(kind: str) -> None:
     """The share of split words would be of words that the study does not look at."""

@@ -3,11 +3,8 @@
 import bz2
 import json
 import tracemalloc
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas
 import pytest
 from gensim.utils import tokenize
@@ -248,41 +245,6 @@ def test_configurations_that_cannot_work(keys: dict[str, str], message: str) -> 
     with pytest.raises(ValidationError) as raised:
         corpus(**keys)
     assert message in str(raised.value)
-
-
-# --- samples ------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 40), st.integers(1, 40), st.integers(0, 1000))
-def test_reservoir_keeps_order(size: int, count: int, seed: int) -> None:
-    """Otherwise a sample has an item twice, another order, or another size than asked for."""
-    kept = corpora.reservoir(iter(range(size)), count, np.random.default_rng(seed))
-    assert kept == sorted(set(kept))
-    assert len(kept) == min(size, count)
-
-
-def test_reservoir_is_uniform() -> None:
-    """Otherwise measurements favour the beginning or the end of a corpus."""
-    rng, draws = np.random.default_rng(0), 4000
-    found = Counter(item for _ in range(draws) for item in corpora.reservoir(range(12), 3, rng))
-    share = np.array([found[item] for item in range(12)]) / draws
-    assert np.abs(share - 3 / 12).max() < 5 * np.sqrt(0.25 * 0.75 / draws)
-    pairs = Counter(tuple(corpora.reservoir(range(4), 2, rng)) for _ in range(draws))
-    assert min(pairs.values()) > draws / 6 * 0.8  # not only items, also pairs
-
-
-def test_reservoir_holds_only_the_sample() -> None:
-    """Otherwise sampling a corpus needs as much memory as the corpus."""
-    rng = np.random.default_rng(0)
-
-    def stream() -> Iterator[bytes]:
-        for _ in range(5000):
-            yield bytes(10_000)
-
-    tracemalloc.start()
-    corpora.reservoir(stream(), 10, rng)
-    assert tracemalloc.get_traced_memory()[1] < 400_000
-    tracemalloc.stop()
 
 
 # --- words --------------------------------------------------------------------------------------

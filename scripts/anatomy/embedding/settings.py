@@ -34,6 +34,9 @@ class TopPairs(Settings):
     tokens: Literal["all", "ascii", "alphanumeric", "whole_word"] = Field(
         "whole_word", description="Which tokens may be in a pair. Fewer are faster."
     )
+    same_word: bool = Field(
+        False, description="Let a token be paired with itself and with its other spellings."
+    )
     heads: PositiveInt | None = Field(
         None, description="Most heads of a layer, evenly spaced; null takes all."
     )

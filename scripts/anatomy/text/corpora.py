@@ -6,21 +6,16 @@ the packaged news, which are few, all): six million articles need no more memory
 
 import bz2
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
-from typing import TypeVar
 from xml.etree.ElementTree import Element, iterparse
 
-import numpy as np
 import pandas
 from gensim.corpora.wikicorpus import filter_wiki
 
 from scripts.anatomy import packages
 from scripts.anatomy.text import settings
-
-Item = TypeVar("Item")
 
 # What gensim's filter leaves of a page that is no prose: headings, lists and indented
 # lines; cells and captions whose markup was too nested for it. Other cells stay as
@@ -48,20 +43,6 @@ def documents(corpus: settings.Corpus) -> Iterator[str]:
         raise ValueError(f"{_source(corpus)}: {reason}") from error
     if not found:
         raise ValueError(f"{_source(corpus)}: no document of {corpus.shortest} words or more")
-
-
-def reservoir(items: Iterable[Item], count: int, rng: np.random.Generator) -> list[Item]:
-    """A uniform sample of a stream of unknown length, in the stream's order.
-
-    Vitter's algorithm R (1985); it holds `count` items. A shorter stream is returned whole.
-    """
-    kept: list[tuple[int, Item]] = []
-    for place, item in enumerate(items):
-        if place < count:
-            kept.append((place, item))
-        elif (slot := int(rng.integers(place + 1))) < count:
-            kept[slot] = (place, item)
-    return [item for _, item in sorted(kept, key=itemgetter(0))]
 
 
 def _documents(corpus: settings.Corpus) -> Iterator[str]:

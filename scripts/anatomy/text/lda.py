@@ -139,24 +139,21 @@ def top_words(topics: Topics, count: int = 10) -> list[list[str]]:
 
 
 def coherence(
-    topics: Topics, documents: Iterable[str], *, count: int = 10
+    topics: Topics, corpus: Iterable[Bag], *, count: int = 10
 ) -> Float[np.ndarray, "topics"]:
-    """How often a topic's top words stand within ten words of each other in given documents.
+    """How often a topic's top words stand in the same documents of the corpus: u_mass.
 
-    The mean normalised pointwise mutual information of pairs (c_npmi of Roeder, Both & Hinneburg
-    2015), from -1 (never together) over 0 (independent) to 1 (always together). NaN if one of
-    the words stands in none of the documents, which those of the dictionary's own corpus rule out.
+    The mean over pairs of log P(rarer word's document has the other), Mimno et al. 2011: 0 if they
+    always stand together, and the lower the less they do.
     """
     model = CoherenceModel(
         topics=top_words(topics, count),
-        texts=map(tokens, documents),
+        corpus=corpus,
         dictionary=_dictionary(topics),
-        coherence="c_npmi",
+        coherence="u_mass",
         processes=1,  # more would each start an interpreter
     )
-    with np.errstate(divide="ignore"):
-        found = np.array(model.get_coherence_per_topic())
-    return np.where(np.isfinite(found), found, np.nan)
+    return np.array(model.get_coherence_per_topic())
 
 
 def topic_bags(topics: Topics, documents: Iterable[str]) -> list[Bag]:

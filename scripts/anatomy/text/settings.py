@@ -144,7 +144,7 @@ class Lda(Settings):
         "make a document weigh as much as six words: on a few thousand, counts give better topics.",
     )
     passes: PositiveInt = Field(
-        20, description="Times through the corpus; the paper's large one needs 1."
+        10, description="Times through the corpus; the paper's large one needs 1."
     )
     chunksize: PositiveInt = Field(500, description="Documents at a time.")
     update_every: NonNegativeInt = Field(
@@ -215,7 +215,7 @@ class Filters(Settings):
 class Reference(Settings):
     """The filter that figures of one filter show, and that claims about one are measured at."""
 
-    fraction: float = Field(5e-3, description="One of filters.fractions.")
+    fraction: float = Field(1e-2, description="One of filters.fractions.")
     threshold: float = Field(0.5, description="One of filters.thresholds.")
 
 

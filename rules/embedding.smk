@@ -26,7 +26,7 @@ rule embedding_index:
         reading=one_of(EMBEDDING_READINGS),
     conda:
         CONDA
-    threads: 2
+    threads: 1
     resources:
         mem_mb=4000,
         runtime=240,
@@ -46,7 +46,6 @@ rule embedding_index:
 rule embedding_heads:
     input:
         model="results/models/{model}/weights",
-        vocabulary="results/embedding/{model}/{reading}/vocabulary.parquet",
     output:
         heads="results/embedding/{model}/{reading}/heads.parquet",
         pairs="results/embedding/{model}/{reading}/pairs.parquet",
@@ -60,7 +59,7 @@ rule embedding_heads:
         reading=one_of(EMBEDDING_READINGS),
     conda:
         CONDA
-    threads: 2
+    threads: 1
     resources:
         mem_mb=3000,
         runtime=720,
@@ -96,7 +95,7 @@ rule embedding_robustness:
         reading=one_of(EMBEDDING_READINGS),
     conda:
         CONDA
-    threads: 2
+    threads: 1
     resources:
         mem_mb=3000,
         runtime=120,
@@ -129,7 +128,7 @@ rule embedding_hidden:
         reading=one_of(EMBEDDING_READINGS),
     conda:
         CONDA
-    threads: 2
+    threads: 1
     resources:
         mem_mb=3000,
         runtime=120,

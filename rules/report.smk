@@ -6,8 +6,14 @@ try:
     CLAIMS = ledger.load(ROOT / "claims.yaml")
 except ValueError as error:
     sys.exit(str(error))
-TESTABLE = ledger.testable(CLAIMS, SETTINGS.scale, TOPIC_ARTIFACTS, TOPIC_SEEDS)
-JUDGED = sorted({path for claim in TESTABLE for path in claim.paths(TOPIC_SEEDS)})
+SEEDS = {"topic": TOPIC_SEEDS, "text": TEXT_SEEDS, "embedding": EMBEDDING.seeds}
+TESTABLE = ledger.testable(
+    CLAIMS,
+    SETTINGS.scale,
+    [*TOPIC_ARTIFACTS, *TEXT_ARTIFACTS, *EMBEDDING_ARTIFACTS],
+    SEEDS,
+)
+JUDGED = sorted({path for claim in TESTABLE for path in claim.paths(SEEDS[claim.study])})
 
 
 rule claims:
@@ -35,7 +41,7 @@ rule report_claims:
         claims=[plain(claim) for claim in CLAIMS],
         testable=[claim.id for claim in TESTABLE],
         artifacts=JUDGED,
-        seeds=TOPIC_SEEDS,
+        seeds=SEEDS,
         code=code("report/claims.py"),
     message:
         "Judge the claims"

@@ -88,7 +88,7 @@ rule text_structure:
         model=one_of(TEXT.models),
     conda:
         CONDA
-    threads: 2
+    threads: 1
     resources:
         mem_mb=4000,
         runtime=240,

@@ -116,9 +116,12 @@ def load(path: Path) -> list[Claim]:
 
 
 def testable(
-    claims: Sequence[Claim], scale: str, available: Collection[str], seeds: Sequence[int]
+    claims: Sequence[Claim],
+    scale: str,
+    available: Collection[str],
+    seeds: Mapping[str, Sequence[int]],
 ) -> list[Claim]:
-    """The claims that this scale and its seeds suffice for, and whose artifacts it makes.
+    """The claims that this scale and its seeds, by study, suffice for, and whose artifacts exist.
 
     What differs between seeds is not judged on fewer than `FEWEST_SEEDS`.
     """
@@ -127,8 +130,11 @@ def testable(
         claim
         for claim in claims
         if claim.scale in enough
-        and set(claim.paths(seeds)) <= set(available)
-        and (len(seeds) >= FEWEST_SEEDS or not any("{seed}" in a for a in claim.artifacts))
+        and set(claim.paths(seeds[claim.study])) <= set(available)
+        and (
+            len(seeds[claim.study]) >= FEWEST_SEEDS
+            or not any("{seed}" in artifact for artifact in claim.artifacts)
+        )
     ]
 
 
@@ -153,6 +159,9 @@ def judge(
     if records is None:
         return row
     values = _worst(claim, records, seeds)
+    of_seeds = [_lookup(records[path], claim.metric, path) for path in claim.paths(seeds)]
+    if len(values) < FEWEST_SEEDS and any(isinstance(value, list) for value in of_seeds):
+        return row  # a list over too few seeds
     value, low, high = interval(values)
     if claim.every_seed:
         low, high = min(low, values.min()), max(high, values.max())

@@ -135,7 +135,8 @@ def layer_bars(ax: Axes, table: pd.DataFrame, columns: Mapping[str, str]) -> Non
     width = 0.8 / len(columns)
     for number, (column, label) in enumerate(columns.items()):
         mean = layers[column].mean().to_numpy()
-        reach = [mean - layers[column].min(), layers[column].max() - mean]
+        reach = np.stack([mean - layers[column].min(), layers[column].max() - mean])
+        reach = reach.clip(min=0)  # the mean of equal numbers may be a rounding off
         offset = (number - (len(columns) - 1) / 2) * width
         ax.bar(places + offset, mean, width, yerr=reach, label=label, error_kw={"linewidth": 0.8})
     ax.set_xticks(places, labels=list(layers.groups))

@@ -21,15 +21,13 @@ def main(snakemake: Any) -> None:
     params, out = snakemake.params, snakemake.output
     settings = TopPairs.model_validate(params.pairs)
     folder = Path(snakemake.input.model)
-    table = artifacts.read_table(snakemake.input.vocabulary)
-    vocabulary = tokens.Vocabulary(
-        tuple(table["text"]), table["starts_word"].to_numpy(), table["readable"].to_numpy()
-    )
-    ids = np.flatnonzero(tokens.token_filter(vocabulary, keep=settings.tokens))
-    words = heads.word_numbers([vocabulary.texts[i] for i in ids])
     records, found = [], []
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = view(loading.model(folder, head=True).to(compute.device))
+        tokenizer = loading.tokenizer(folder, len(model.W_E))
+        vocabulary = tokens.read_vocabulary(tokenizer, len(model.W_E))
+        ids = np.flatnonzero(tokens.token_filter(vocabulary, keep=settings.tokens))
+        words = heads.word_numbers([vocabulary.texts[i] for i in ids])
         model = parameters.read_as(model, Reading.model_validate(params.reading))
         word_of = None if settings.same_word else torch.from_numpy(words).to(compute.device)
         for head in heads.heads(

@@ -16,12 +16,13 @@ def main(snakemake: Any) -> None:
     rows = []
     for claim in map(claims.Claim.model_validate, params.claims):
         testable = claim.id in params.testable
+        seeds = params.seeds[claim.study]
         records = (
-            {p: artifacts.read_json(files[p]) for p in claim.paths(params.seeds)}
+            {p: artifacts.read_json(files[p]) for p in claim.paths(seeds)}
             if testable
             else None
         )
-        rows.append(claims.judge(claim, records, params.seeds))
+        rows.append(claims.judge(claim, records, seeds))
     artifacts.write_table(snakemake.output[0], pd.DataFrame(rows))
 
 

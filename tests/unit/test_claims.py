@@ -77,16 +77,19 @@ def test_a_list_has_a_value_per_seed() -> None:
     given = claim({"above": 0}, artifacts=["summary.json"])
     row = claims.judge(given, {"summary.json": {"deep": {"value": [1.0, 1.0, 1.0]}}}, range(3))
     assert (row["verdict"], row["seeds"]) == ("reproduced", 3)
+    few = claims.judge(given, {"summary.json": {"deep": {"value": [1.0, 1.0]}}}, range(2))
+    assert few["verdict"] == "not testable at this scale"
 
 
 def test_what_is_not_testable() -> None:
     given = claim({"above": 0})
     paths = given.paths(range(3))
-    assert claims.testable([given], "laptop", paths, range(3)) == [given]
-    assert claims.testable([given], "paper", paths, range(3)) == [given]
-    assert claims.testable([given], "smoke", paths, range(3)) == []
-    assert claims.testable([given], "laptop", paths[:2], range(3)) == []
-    assert claims.testable([given], "laptop", paths, range(2)) == []  # too few seeds
+    seeds = {given.study: range(3)}
+    assert claims.testable([given], "laptop", paths, seeds) == [given]
+    assert claims.testable([given], "paper", paths, seeds) == [given]
+    assert claims.testable([given], "smoke", paths, seeds) == []
+    assert claims.testable([given], "laptop", paths[:2], seeds) == []
+    assert claims.testable([given], "laptop", paths, {given.study: range(2)}) == []  # too few
     row = claims.judge(given, None, range(3))
     assert row["verdict"] == "not testable at this scale"
     assert row["value"] is None

@@ -7,6 +7,7 @@ for small k the product of keep_k(x E) with keep_k(y E) is closer to x y^T.
 
 from collections.abc import Sequence
 
+import numpy as np
 import scipy.sparse
 import torch
 from jaxtyping import Float
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from scripts.anatomy.embedding.projection import COLUMNS_AT_ONCE, dual
 
-ROWS_AT_ONCE = 128
 SPARSE = 0.1  # share of coordinates kept below which sparse products are faster on a CPU
 
 
@@ -52,9 +52,9 @@ def inner_products_kept(
 
 def smallest_kept(scores: Float[Tensor, "n d_vocab"], ks: Sequence[int]) -> Float[Tensor, "n ks"]:
     """The absolute value of the k-th largest coordinate of each row, for several k."""
-    at = torch.tensor(ks, device=scores.device) - 1
-    rows = scores.split(ROWS_AT_ONCE)
-    return torch.cat([part.abs().sort(dim=1, descending=True).values[:, at] for part in rows])
+    at = scores.shape[1] - np.array(ks)
+    size = scores.abs().cpu().numpy()
+    return torch.from_numpy(np.partition(size, at, axis=1)[:, at]).to(scores.device)
 
 
 Kept = tuple[Float[Tensor, "n d_vocab"], Float[Tensor, "n 1"]]  # scores, and the smallest to keep

@@ -37,6 +37,7 @@ localrules:
     topic_theory,
     topic_runs,
     model,
+    model_of_topic,
     text,
     text_table,
     embedding,

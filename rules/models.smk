@@ -1,5 +1,7 @@
 # The pretrained models that the configuration names, each brought into a folder once.
 MODELS = SETTINGS.present_models
+OWN_MODELS = [name for name, model in MODELS.items() if model.kind == "topic"]
+OTHER_MODELS = [name for name in MODELS if name not in OWN_MODELS]
 
 
 rule model:
@@ -11,7 +13,7 @@ rule model:
     benchmark:
         "logs/models/{model}.tsv"
     wildcard_constraints:
-        model=one_of(MODELS),
+        model=one_of(OTHER_MODELS),
     conda:
         CONDA
     threads: 1
@@ -25,3 +27,35 @@ rule model:
         "Fetch the model {wildcards.model}"
     script:
         "../scripts/models/store.py"
+
+
+rule model_of_topic:
+    input:
+        weights=lambda wildcards: "results/topic/{m.corpus}/{m.variant}/seed{m.seed}/weights.safetensors".format(
+            m=MODELS[wildcards.model]
+        ),
+        run=lambda wildcards: "results/topic/{m.corpus}/{m.variant}/seed{m.seed}/run.json".format(
+            m=MODELS[wildcards.model]
+        ),
+    output:
+        folder=directory("results/models/{model}/weights"),
+        source="results/models/{model}/source.json",
+    log:
+        "logs/models/{model}.log",
+    benchmark:
+        "logs/models/{model}.tsv"
+    wildcard_constraints:
+        model=one_of(OWN_MODELS),
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    params:
+        model=lambda wildcards: plain(MODELS[wildcards.model]),
+        code=code("models/topic.py"),
+    message:
+        "Take the model {wildcards.model} from the topic study"
+    script:
+        "../scripts/models/topic.py"

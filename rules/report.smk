@@ -13,7 +13,9 @@ TESTABLE = ledger.testable(
     [*TOPIC_ARTIFACTS, *TEXT_ARTIFACTS, *EMBEDDING_ARTIFACTS],
     SEEDS,
 )
-JUDGED = sorted({path for claim in TESTABLE for path in claim.paths(SEEDS[claim.study])})
+JUDGED = sorted(
+    {path for claim in TESTABLE for path in claim.paths(SEEDS[claim.study])}
+)
 
 
 rule claims:

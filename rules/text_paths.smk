@@ -39,4 +39,11 @@ def text_corpus_files(wildcards):
 
 TEXT_FIGURES = ["attention", "heads", "embeddings", "filters", "topics", "documents"]
 # What claims can be measured on
-TEXT_ARTIFACTS = text_of_models("run.json")
+TEXT_ARTIFACTS = [
+    *text_of_models("run.json"),
+    *expand(
+        "results/text/{corpus}/seed{seed}/run.json",
+        corpus=TEXT_CORPORA,
+        seed=TEXT_SEEDS,
+    ),
+]

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from scripts.anatomy.compute import ComputeSettings
 from scripts.anatomy.embedding.settings import EmbeddingStudy
-from scripts.anatomy.pretrained.settings import Model
+from scripts.anatomy.pretrained.settings import Model, TopicModel
 from scripts.anatomy.settings import Name, Settings, inconsistent, present
 from scripts.anatomy.text.settings import TextStudy
 from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = Path("schemas/config.schema.json")
 KINDS = {  # of corpora and models
     *("lda", "exact", "overlap", "text", "compact", "bert"),
-    *("packaged", "lines", "table", "dump", "hub", "folder"),
+    *("packaged", "lines", "table", "dump", "hub", "folder", "topic"),
 }
 
 
@@ -56,9 +56,22 @@ class Config(Settings):
         wanted = {"text.models": self.text.models, "embedding.models": self.embedding.models}
         for key, names in wanted.items():
             _check_known(key, names, self.present_models, "model")
+        for name, model in self.present_models.items():
+            if isinstance(model, TopicModel):
+                self._check_trained(f"models.{name}", model)
         corpus = self.embedding.hidden.corpus
         _check_known("embedding.hidden.corpus", [corpus], self.text.present_corpora, "corpus")
         return self
+
+    def _check_trained(self, key: str, model: TopicModel) -> None:
+        """Raise if the topic study trains no such BERT."""
+        _check_known(f"{key}.variant", [model.variant], self.topic.present_variants, "variant")
+        variant = self.topic.present_variants[model.variant]
+        _check_known(f"{key}.corpus", [model.corpus], dict.fromkeys(variant.corpora), "corpus")
+        if variant.model.kind != "bert":
+            raise inconsistent(f"{key}.variant", f"{model.variant} is no BERT")
+        if model.seed not in self.topic.seeds:
+            raise inconsistent(f"{key}.seed", f"{model.seed} is not among topic.seeds")
 
     @property
     def present_models(self) -> dict[str, Model]:

@@ -139,7 +139,7 @@ def layer_bars(ax: Axes, table: pd.DataFrame, columns: Mapping[str, str]) -> Non
         reach = reach.clip(min=0)  # the mean of equal numbers may be a rounding off
         offset = (number - (len(columns) - 1) / 2) * width
         ax.bar(places + offset, mean, width, yerr=reach, label=label, error_kw={"linewidth": 0.8})
-    ax.set_xticks(places, labels=list(layers.groups))
+    ax.set_xticks(places, labels=list(layers.groups), fontsize="small")
     ax.set_xlabel("layer")
 
 

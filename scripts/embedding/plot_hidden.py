@@ -24,7 +24,7 @@ def main(snakemake: Any) -> None:
         tables.append((name, table[table["target"] == target]))
     wide = max(table["group"].nunique() for _, table in tables)
     figure, axes = plt.subplots(
-        len(tables), wide, figsize=(1 + 4 * wide, 0.8 + 3 * len(tables)), squeeze=False,
+        len(tables), wide, figsize=(1 + 3.1 * wide, 0.8 + 2.7 * len(tables)), squeeze=False,
         layout="constrained",
     )  # fmt: skip
     for row, (name, table) in zip(axes, tables, strict=True):

@@ -20,7 +20,7 @@ def main(snakemake: Any) -> None:
         tables.append((name, table[table["mode"] == "corrected"]))
     wide = max(table["pair"].nunique() for _, table in tables)
     figure, axes = plt.subplots(
-        len(tables), wide, figsize=(1 + 4.2 * wide, 0.8 + 3 * len(tables)), squeeze=False,
+        len(tables), wide, figsize=(1 + 3.1 * wide, 0.8 + 2.7 * len(tables)), squeeze=False,
         layout="constrained",
     )  # fmt: skip
     for row, (name, table) in zip(axes, tables, strict=True):

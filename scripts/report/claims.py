@@ -18,9 +18,7 @@ def main(snakemake: Any) -> None:
         testable = claim.id in params.testable
         seeds = params.seeds[claim.study]
         records = (
-            {p: artifacts.read_json(files[p]) for p in claim.paths(seeds)}
-            if testable
-            else None
+            {p: artifacts.read_json(files[p]) for p in claim.paths(seeds)} if testable else None
         )
         rows.append(claims.judge(claim, records, seeds))
     artifacts.write_table(snakemake.output[0], pd.DataFrame(rows))

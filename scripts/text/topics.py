@@ -4,12 +4,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from gensim.corpora import Dictionary
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance
-from scripts.anatomy.text import lda
+from scripts.anatomy.text import lda, membership
 from scripts.anatomy.text.settings import Lda
 
 TOP = 15
@@ -40,11 +41,14 @@ def main(snakemake: Any) -> None:
     )
     artifacts.write_table(out.table, table.sort_values("share", ascending=False))
     artifacts.write_tensors(out.mixtures, {"mixtures": mixtures})
+    effective = float(np.median(membership.effective_topics(mixtures)))
     metrics = {
         "documents": topics.documents,
         "words": len(topics.words),
         "coherence": float(coherence.mean()),
         "bound": lda.bound(topics, sample, seed=seed),
+        "effective_topics": effective,
+        "effective_topics_share": effective / len(coherence),
     }
     artifacts.write_json(
         out.run,

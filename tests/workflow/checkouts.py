@@ -17,6 +17,13 @@ SOURCES = [
 ]
 SNAKEMAKE = Path(sys.executable).with_name("snakemake")
 SMOKE = ROOT / "config/smoke.yaml"
+# Sections whose keys are names that the user gives
+NAMED = [
+    ("models",),
+    *(("topic", section) for section in ("corpora", "variants", "grids")),
+    ("text", "corpora"),
+    *(("embedding", section) for section in ("readings", "golden")),
+]
 
 
 class Plan(NamedTuple):
@@ -32,10 +39,14 @@ NOTHING = Plan({}, set())
 class Checkout:
     """A Snakefile with what it needs, a folder for the results, and an overlay on config.yaml."""
 
-    def __init__(self, source: Path, directory: Path | None = None) -> None:
+    def __init__(
+        self, source: Path, directory: Path | None = None, *, inputs: Path | None = None
+    ) -> None:
         self.source = source
         self.directory = directory or source
         self.directory.mkdir(parents=True, exist_ok=True)
+        if inputs:
+            shutil.copytree(inputs, self.directory / "inputs")
         self.overlay = self.directory / "mine.yaml"
         if not self.overlay.exists():
             self.write(tiny())
@@ -114,7 +125,7 @@ def called(
 def copied(source: Path, target: Path, *, results: bool = False) -> Path:
     """A copy of the project in `source`, on demand with all that it has made; dates are kept."""
     target.mkdir(parents=True)
-    made = ["mine.yaml", "results", "logs", ".snakemake"] if results else []
+    made = ["mine.yaml", "inputs", "results", "logs", ".snakemake"] if results else []
     for name in SOURCES + made:
         place = source / name
         if place.is_dir():
@@ -130,9 +141,11 @@ def tiny() -> dict[str, Any]:
         yaml.safe_load(path.read_text(encoding="utf-8"))
         for path in (ROOT / "config.yaml", Path(__file__).with_name("tiny.yaml"))
     )
-    for section in ("corpora", "variants", "grids"):
-        removed = dict.fromkeys(base["topic"][section].keys() - own["topic"][section].keys())
-        own["topic"][section] |= removed
+    for place in NAMED:
+        there, here = base, own
+        for key in place:
+            there, here = there.get(key, {}), here.setdefault(key, {})
+        here |= dict.fromkeys(there.keys() - here.keys())
     return own
 
 

@@ -38,20 +38,29 @@ def by_layer(
 def robustness(table: pd.DataFrame) -> dict[str, dict]:
     """By kind of vectors and k: the score of E^T and of E+, and the first less the second.
 
-    Each a list over the seeds. Also `crossing`: the largest k at which E^T is still ahead.
+    Each a list over the seeds, over pairs of different vectors and, as published, with each
+    vector's product with itself too (`with_diagonal`). Also `crossing`: the largest k at which
+    E^T is ahead, 0 if it never is.
     """
-    wide = table.pivot_table(index=["vectors", "seed", "k"], columns="inverse", values="cosine")
-    wide["gain"] = wide["E^T"] - wide["E+"]
     found: dict[str, dict] = {}
-    for vectors, rows in wide.groupby("vectors"):
-        found[vectors] = {
-            f"k{k}": {
-                "transpose": of_k["E^T"].tolist(),
-                "pseudo": of_k["E+"].tolist(),
-                "gain": of_k["gain"].tolist(),
-            }
-            for k, of_k in rows.groupby("k")
-        }
-        ahead = rows[rows["gain"] > 0].reset_index()
-        found[vectors]["crossing"] = ahead.groupby("seed")["k"].max().tolist()
+    for vectors, rows in table.groupby("vectors"):
+        found[vectors] = {f"k{k}": _scores(of_k) for k, of_k in rows.groupby("k")}
+        wide = rows.pivot(index=["seed", "k"], columns="inverse", values="cosine").reset_index()
+        ahead = wide["k"].where(wide["E^T"] > wide["E+"], 0)
+        found[vectors]["crossing"] = ahead.groupby(wide["seed"]).max().tolist()
     return found
+
+
+def _scores(rows: pd.DataFrame) -> dict[str, list[float] | dict[str, list[float]]]:
+    """Scores of both inverses at one k, a list over the seeds each."""
+
+    def of(column: str) -> dict[str, list[float]]:
+        wide = rows.pivot(index="seed", columns="inverse", values=column)
+        gain = wide["E^T"] - wide["E+"]
+        return {
+            "transpose": wide["E^T"].tolist(),
+            "pseudo": wide["E+"].tolist(),
+            "gain": gain.tolist(),
+        }
+
+    return of("cosine") | {"with_diagonal": of("cosine_with_diagonal")}

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, NonNegativeInt, field_validator
 
-from scripts.anatomy.settings import Settings
+from scripts.anatomy.settings import Name, Settings
 
 
 class PackagedModel(Settings):
@@ -47,4 +47,13 @@ class FolderModel(Settings):
         return path
 
 
-Model = Annotated[PackagedModel | HubModel | FolderModel, Field(discriminator="kind")]
+class TopicModel(Settings):
+    """A BERT that the topic study has trained, as it is at the end."""
+
+    kind: Literal["topic"]
+    corpus: Name = Field(description="Corpus of the topic study that it was trained on.")
+    variant: Name = Field(description="Which of its variants, of the kind bert.")
+    seed: NonNegativeInt = Field(0, description="Which of its seeds.")
+
+
+Model = Annotated[PackagedModel | HubModel | FolderModel | TopicModel, Field(discriminator="kind")]

@@ -5,11 +5,17 @@ feed-forward layer and prediction head. Only attention or word embeddings can be
 compensation experiment.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int64, Integer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from scripts.anatomy.topic.corpora import PAD
 from scripts.anatomy.topic.masking import MaskedBatch
@@ -82,3 +88,26 @@ class TopicBert(nn.Module):
     def word_embeddings(self) -> Float[np.ndarray, "d_model d_vocab"]:
         """W_E as the theorems write it: a column a token."""
         return self.lm.bert.embeddings.word_embeddings.weight.detach().numpy().T
+
+
+def save_for_transformers(weights: Mapping[str, Tensor], settings: BertModel, folder: Path) -> None:
+    """Write a trained TopicBert as a folder of the transformers library.
+
+    Its tokenizer splits at spaces: special tokens by their names, words as word0, word1, ...
+    """
+    d_vocab = len(weights["lm.bert.embeddings.word_embeddings.weight"])
+    longest = len(weights["lm.bert.embeddings.position_embeddings.weight"])
+    model = TopicBert(d_vocab, longest, settings, seed=0)
+    model.load_state_dict(weights)
+    model.lm.save_pretrained(folder)
+    names = ["[PAD]", "[MASK]", "[START]", "[END]"]
+    names += [f"word{number}" for number in range(d_vocab - len(names))]
+    tokenizer = Tokenizer(WordLevel({name: i for i, name in enumerate(names)}, unk_token="[PAD]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        mask_token="[MASK]",
+        bos_token="[START]",
+        eos_token="[END]",
+    ).save_pretrained(folder)

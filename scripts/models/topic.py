@@ -1,0 +1,22 @@
+"""A BERT of the topic study as a model that the other studies can read: weights and a tokenizer."""
+
+from pathlib import Path
+from typing import Any
+
+from scripts import job
+from scripts.anatomy import artifacts
+from scripts.anatomy.topic import bert
+from scripts.anatomy.topic.settings import Variant
+
+
+def main(snakemake: Any) -> None:
+    """Write what transformers reads."""
+    record = artifacts.read_json(snakemake.input.run)
+    variant = Variant.model_validate(record["params"])
+    weights = artifacts.read_tensors(snakemake.input.weights, framework="torch")
+    with artifacts.writing_folder(snakemake.output.folder) as folder:
+        bert.save_for_transformers(weights, variant.model, Path(folder))
+    artifacts.write_json(snakemake.output.source, dict(snakemake.params.model))
+
+
+job.run(main, globals())

@@ -51,11 +51,12 @@ report_is_current = [ -e $(REPORT) ] && [ -z "$$(find $(DIRECTORY)/results $(wil
 
 # The environment, from nothing: what an interrupted or an older install left is not built upon,
 # and only a finished install leaves the stamp.
-$(STAMP): envs/requirements.txt
+$(STAMP): envs/requirements.txt envs/assets.txt
 	@$(check_python)
-	@echo "Installing envs/requirements.txt into .venv, once (a minute or two) ..."
+	@echo "Installing envs/requirements.txt and envs/assets.txt into .venv, once (a minute or two) ..."
 	@"$(PYTHON)" -m venv --clear .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r envs/requirements.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r envs/assets.txt
 	@touch $(STAMP)
 
 check_python = \

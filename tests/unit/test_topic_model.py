@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertModel as LibraryBert
 
+from scripts.anatomy.pretrained import loading
 from scripts.anatomy.topic import corpora, experiment, theory
-from scripts.anatomy.topic.bert import TopicBert
+from scripts.anatomy.topic.bert import TopicBert, save_for_transformers
 from scripts.anatomy.topic.corpora import END, FIRST_WORD, MASK, PAD, START
 from scripts.anatomy.topic.masking import MaskedBatch, mask
 from scripts.anatomy.topic.model import TopicTransformer, objective
@@ -603,3 +604,17 @@ def test_bert_is_as_wide_as_the_vocabulary_by_default() -> None:
     assert embeddings.word_embeddings.weight.shape == (D_VOCAB, D_VOCAB)
     # a place for every word, START and END
     assert len(embeddings.position_embeddings.weight) == corpus.train.shape[1] == 11
+
+
+def test_a_trained_bert_can_be_read_by_the_other_studies(tmp_path: Path) -> None:
+    """Otherwise the embedding study reads other weights than those that were trained."""
+    settings = BertModel(kind="bert", layers=2, heads=2, width=16, feed_forward=24)
+    trained = TopicBert(24, 12, settings, seed=3)
+    save_for_transformers(trained.state_dict(), settings, tmp_path)
+    model = loading.model(tmp_path)
+    tokenizer = loading.tokenizer(tmp_path, 24)
+    assert len(tokenizer) == 24
+    assert tokenizer("word0 word19 [MASK]").input_ids == [4, 23, 1]
+    tokens = torch.tensor([[4, 9, 23, 1]])
+    expected = trained.lm.bert(tokens).last_hidden_state
+    assert torch.allclose(model(tokens).last_hidden_state, expected, atol=1e-6)

@@ -49,6 +49,7 @@ rule embedding_heads:
     output:
         heads="results/embedding/{model}/{reading}/heads.parquet",
         pairs="results/embedding/{model}/{reading}/pairs.parquet",
+        rows="results/embedding/{model}/{reading}/rows.parquet",
         summary="results/embedding/{model}/{reading}/heads.json",
     log:
         "logs/embedding/{model}/{reading}/heads.log",

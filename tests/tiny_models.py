@@ -74,7 +74,7 @@ def word_pieces(texts: Iterable[str], tokens: int = 200) -> PreTrainedTokenizerF
     )
 
 
-def byte_pairs(texts: Iterable[str], tokens: int = 420) -> PreTrainedTokenizerFast:
+def byte_pairs(texts: Iterable[str], tokens: int = 600) -> PreTrainedTokenizerFast:
     """A decoder's kind of tokenizer: byte-level BPE, a space belongs to the word after it."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -20,35 +20,63 @@ def main(snakemake: Any) -> None:
     """Go through the heads, one matrix at a time."""
     params, out = snakemake.params, snakemake.output
     settings = TopPairs.model_validate(params.pairs)
+    golden = {name: Golden.model_validate(g) for name, g in params.golden.items()}
     folder = Path(snakemake.input.model)
-    records, found = [], []
+    records, found, listed = [], [], []
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = view(loading.model(folder, head=True).to(compute.device))
+        layers = heads.spaced(len(model.layers), params.layers)
+        _check_golden(golden, layers, len(model.layers[0].W_Q))
         tokenizer = loading.tokenizer(folder, len(model.W_E))
         vocabulary = tokens.read_vocabulary(tokenizer, len(model.W_E))
-        ids = np.flatnonzero(tokens.token_filter(vocabulary, keep=settings.tokens))
-        words = heads.word_numbers([vocabulary.texts[i] for i in ids])
+        known = settings.words and settings.words.read_text("utf-8").split()
+        ids = np.flatnonzero(tokens.token_filter(vocabulary, keep=settings.tokens, words=known))
+        texts = [vocabulary.texts[i] for i in ids]
+        words = heads.word_numbers(texts)
+        rows = _rows(texts, settings.rows)
         model = parameters.read_as(model, Reading.model_validate(params.reading))
         word_of = None if settings.same_word else torch.from_numpy(words).to(compute.device)
         for head in heads.heads(
             model,
             model.W_E[ids],
             parameters.output_embedding(model)[ids],
-            layers=heads.spaced(len(model.layers), params.layers),
+            layers=layers,
             most=settings.heads,
         ):
             name = {"layer": head.layer, "head": head.head, "matrix": head.matrix}
+            values = pairs.singular_values(head.A, head.B)
             records.append(
                 name
-                | pairs.summary(head.A, head.B)
+                | pairs.summary(head.A, head.B, values)
                 | {"identity": pairs.identity_share(head.A, head.B)}
+                | {"singular_values": values.tolist()}
             )
             found += [_pairs(head, order, settings.top, ids, word_of, name) for order in ORDERS]
+            listed.append(_row_lists(head, rows, settings.top, ids, name))
     table, top = pd.DataFrame(records), pd.concat(found, ignore_index=True)
     artifacts.write_table(out.heads, table)
     artifacts.write_table(out.pairs, top)
-    golden = {name: Golden.model_validate(g) for name, g in params.golden.items()}
+    artifacts.write_table(out.rows, pd.concat(listed, ignore_index=True))
     artifacts.write_json(out.summary, _summary(table, top, golden, vocabulary.texts))
+
+
+def _check_golden(golden: dict[str, Golden], layers: list[int], count: int) -> None:
+    """Raise ValueError for a known head that is not among those that are read."""
+    for name, head in golden.items():
+        if head.layer not in layers or head.head >= count:
+            raise ValueError(
+                f"embedding.golden.{name}: head {head.head} of layer {head.layer} is not read; "
+                f"layers {layers} are, with {count} heads each"
+            )
+
+
+def _rows(texts: list[str], wanted: list[str]) -> Integer[np.ndarray, "chosen"]:
+    """The places of the first tokens that are the wanted words; ValueError if one is none."""
+    place = {text.strip().lower(): number for number, text in reversed(list(enumerate(texts)))}
+    missing = [word for word in wanted if word.lower() not in place]
+    if missing:
+        raise ValueError(f"embedding.pairs.rows: no single token for {', '.join(missing)}")
+    return np.array([place[word.lower()] for word in wanted], dtype=np.int64)
 
 
 ORDERS = ("largest", "smallest")  # the largest by absolute value are among these
@@ -77,13 +105,37 @@ def _pairs(
     )
 
 
+def _row_lists(
+    head: heads.Head,
+    rows: Integer[np.ndarray, "chosen"],
+    top: int,
+    ids: Integer[np.ndarray, "allowed"],
+    name: dict[str, Any],
+) -> pd.DataFrame:
+    """The first columns of the wanted rows, a row each."""
+    columns = np.zeros((0, top), dtype=np.int64)
+    values = np.zeros((0, top))
+    if len(rows):
+        at = torch.from_numpy(rows).to(head.A.device)
+        columns, values = (x.cpu().numpy() for x in pairs.top_columns(head.A, head.B, at, top))
+    return pd.DataFrame(
+        {
+            **name,
+            "row": np.repeat(ids[rows], top),
+            "rank": np.tile(np.arange(top), len(rows)),
+            "column": ids[columns.ravel()],
+            "value": values.ravel(),
+        }
+    )
+
+
 def _summary(
     table: pd.DataFrame, top: pd.DataFrame, golden: dict[str, Golden], texts: tuple[str, ...]
 ) -> dict[str, Any]:
     """Means over heads, extremes, and the share of known pairs that were found again."""
     found: dict[str, Any] = {}
     for matrix, rows in table.groupby("matrix"):
-        numbers = rows.drop(columns=["layer", "head", "matrix"])
+        numbers = rows.drop(columns=["layer", "head", "matrix", "singular_values"])
         found[matrix] = {"mean": numbers.mean().to_dict(), "highest": numbers.max().to_dict()}
     found["scanned"] = float(top["scanned"].mean())
     found["golden"] = {}

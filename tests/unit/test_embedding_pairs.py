@@ -258,7 +258,7 @@ def test_weights_that_are_no_numbers_are_refused(bad):
         lambda: pairs.top_pairs(A, B, 5),
         lambda: pairs.top_columns(A, B, torch.tensor([0]), 5),
         lambda: pairs.identity_share(A[:131], B),
-        lambda: pairs.summary(A[:131], B),
+        lambda: pairs.summary(A[:131], B, torch.ones(1)),
     ):
         with pytest.raises(ValueError, match="not finite"):
             call()
@@ -355,6 +355,10 @@ def test_spectrum_in_the_residual_stream():
     )
 
 
+def summarised(A: torch.Tensor, B: torch.Tensor) -> dict[str, float]:
+    return pairs.summary(A, B, pairs.singular_values(A, B))
+
+
 @pytest.mark.parametrize("deficient", [False, True])
 def test_eigenvalues_and_summary_are_those_of_the_dense_matrix(deficient):
     """Otherwise copying scores would not be comparable with published ones."""
@@ -369,7 +373,10 @@ def test_eigenvalues_and_summary_are_those_of_the_dense_matrix(deficient):
     assert np.sort(np.abs(found))[-9:] == pytest.approx(np.sort(np.abs(expected))[-9:], rel=1e-10)
     values = np.linalg.svd(M, compute_uv=False)
     p = values[:9] / values.sum()
-    assert pairs.summary(A, B) == pytest.approx(
+    found = pairs.singular_values(A, B).numpy()
+    assert found[:9] == pytest.approx(values[:9], rel=1e-10, abs=1e-10 * values[0])
+    assert (found[9:] < 1e-10 * values[0]).all()
+    assert summarised(A, B) == pytest.approx(
         {
             "trace": np.trace(M),
             "frobenius_norm": np.linalg.norm(M),
@@ -383,7 +390,7 @@ def test_eigenvalues_and_summary_are_those_of_the_dense_matrix(deficient):
 def test_summaries_that_are_known():
     """Otherwise copying, its opposite, and a rank could not be read off the numbers."""
     Q = torch.linalg.qr(factors(60, 1, 5)[0])[0]
-    copies, inverts = pairs.summary(Q, 2 * Q), pairs.summary(Q, -2 * Q)
+    copies, inverts = summarised(Q, 2 * Q), summarised(Q, -2 * Q)
     assert copies == pytest.approx(
         {
             "trace": 10,
@@ -394,14 +401,14 @@ def test_summaries_that_are_known():
         rel=1e-5,  # Q is orthonormal in single precision
     )
     assert inverts["copying_score"] == pytest.approx(-1)
-    rotates = pairs.summary(Q[:, [0, 1]], Q[:, [1, 0]] * torch.tensor([1, -1]))
+    rotates = summarised(Q[:, [0, 1]], Q[:, [1, 0]] * torch.tensor([1, -1]))
     assert rotates["copying_score"] == pytest.approx(0, abs=1e-6)
-    nothing = pairs.summary(Q, 0 * Q)
+    nothing = summarised(Q, 0 * Q)
     assert math.isnan(nothing["copying_score"]) and math.isnan(nothing["effective_rank"])
 
 
 def test_a_diagonal_of_different_tokens_is_refused():
     """Otherwise filtered rows and columns would be compared position by position."""
-    for call in (pairs.identity_share, pairs.summary):
+    for call in (pairs.identity_share, summarised):
         with pytest.raises(ValueError, match="not 150 and 131"):
             call(*factors())

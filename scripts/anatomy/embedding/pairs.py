@@ -317,10 +317,21 @@ def eigenvalues(
 
 
 @torch.inference_mode()
+def singular_values(
+    A: Float[Tensor, "rows d_head"], B: Float[Tensor, "columns d_head"]
+) -> Float[Tensor, "d_head"]:
+    """The singular values of A B^T that can differ from zero, largest first."""
+    R_A, R_B = (torch.linalg.qr(factor.double(), mode="r").R for factor in (A, B))
+    return torch.linalg.svdvals(R_A @ R_B.T)
+
+
+@torch.inference_mode()
 def summary(
-    A: Float[Tensor, "d_vocab d_head"], B: Float[Tensor, "d_vocab d_head"]
+    A: Float[Tensor, "d_vocab d_head"],
+    B: Float[Tensor, "d_vocab d_head"],
+    values: Float[Tensor, "d_head"],
 ) -> dict[str, float]:
-    """What the diagonal and the spectrum of M = A B^T say in one number each.
+    """What the diagonal and the singular values of M = A B^T say in one number each.
 
     The copying score is the sum of the eigenvalues over the sum of their absolute values (Elhage et
     al. 2021): 1 where every eigenvalue is positive. The effective rank is the exponential of the
@@ -332,8 +343,6 @@ def summary(
     """
     _check_square(A, B)
     trace = (A.double() * B.double()).sum()
-    R_A, R_B = (torch.linalg.qr(factor.double(), mode="r").R for factor in (A, B))
-    values = torch.linalg.svdvals(R_A @ R_B.T)
     entropy = torch.special.entr(values / values.sum()).sum()
     return {
         "trace": trace.item(),

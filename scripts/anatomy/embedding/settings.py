@@ -3,6 +3,7 @@
 The defaults are the settings of Dar, Geva, Gupta & Berant (ACL 2023) and of their released code.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
@@ -34,12 +35,27 @@ class TopPairs(Settings):
     tokens: Literal["all", "ascii", "alphanumeric", "whole_word"] = Field(
         "whole_word", description="Which tokens may be in a pair. Fewer are faster."
     )
+    words: Path | None = Field(
+        None, description="A file of words, separated by white space; other tokens are left out."
+    )
+    rows: list[str] = Field(
+        [],
+        description="Tokens whose rows are listed: what each head promotes when it attends to "
+        "them, and what it attends to from them.",
+    )
     same_word: bool = Field(
         False, description="Let a token be paired with itself and with its other spellings."
     )
     heads: PositiveInt | None = Field(
         None, description="Most heads of a layer, evenly spaced; null takes all."
     )
+
+    @field_validator("words")
+    @classmethod
+    def _exists(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError(f"no such file: {path}")
+        return path
 
 
 class Robustness(Settings):

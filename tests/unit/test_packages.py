@@ -1,6 +1,7 @@
 """Files that packages ship are found, and are the ones that were examined, or one line says why."""
 
 import hashlib
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from scripts.anatomy import packages
 from scripts.anatomy.packages import ASSETS, Asset, PackageMissing
 
+ENVS = Path(__file__).parents[2] / "envs"
 CONTENTS = {"data/one.txt": b"one", "data/two.bin": b"two\n"}
 
 
@@ -113,3 +115,14 @@ def test_what_is_installed_is_what_was_examined(name: str) -> None:
     except metadata.PackageNotFoundError:
         pytest.skip(f"{name} is not installed")
     assert len(packages.files(name)) == len(ASSETS[name].files)
+
+
+@pytest.mark.parametrize("environment", ["cpu", "cuda"])
+def test_conda_environments_have_the_same_assets_and_versions(environment: str) -> None:
+    """A run under conda would find no models, or other ones than a run without."""
+    pinned = set(re.findall(r"^([\w.-]+==[\w.]+)", (ENVS / "assets.txt").read_text(), re.M))
+    script = (ENVS / f"{environment}.post-deploy.sh").read_text()
+    assert set(re.findall(r"[\w.-]+==[\w.]+", script)) == pinned
+    locked = set((ENVS / "requirements.txt").read_text().splitlines())
+    listed = re.findall(r"^ +- (.+==.+)$", (ENVS / f"{environment}.yaml").read_text(), re.M)
+    assert listed and set(listed) <= locked

@@ -22,7 +22,7 @@ from scripts.anatomy import packages
 from scripts.anatomy.pretrained import loading
 from scripts.anatomy.text import measures
 from scripts.anatomy.text.alignment import Reading
-from scripts.anatomy.text.settings import Filters, Measurement
+from scripts.anatomy.text.settings import Filters, ModelMeasurement
 
 DOCUMENTS = 8
 LONGEST = 128
@@ -49,7 +49,7 @@ def measure() -> Result:
     def ours(count: int, cases: Bool[np.ndarray, "cases words topics"]) -> measures.Attention:
         return measures.tally(
             zip(maps[:count], words[:count], strict=True), torch.from_numpy(cases), causal=False,
-            longest=LONGEST, replicates=Measurement().replicates, rng=rng,
+            longest=LONGEST, replicates=ModelMeasurement().replicates, rng=rng,
         )  # fmt: skip
 
     found = ours(1, few)

@@ -3,6 +3,7 @@ import sys
 
 from scripts.anatomy.configuration import ConfigError, validate
 from scripts.anatomy.fingerprint import fingerprint
+from scripts.anatomy.pretrained.store import TOKENIZER, WANTED
 
 ROOT = Path(workflow.current_basedir).parent
 
@@ -35,3 +36,14 @@ def plain(settings, **options):
 def one_of(names):
     """A wildcard constraint: one of these names and nothing else."""
     return "|".join(names) or "NONE"
+
+
+def model_files(wildcards):
+    """The files that are taken from a local folder; none when a package or the hub has them."""
+    folder = getattr(SETTINGS.models[wildcards.model], "path", None)
+    patterns = [*WANTED, *TOKENIZER] if folder else []
+    return [
+        local(str(file))
+        for pattern in patterns
+        for file in sorted(folder.glob(pattern))
+    ]

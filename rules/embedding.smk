@@ -13,7 +13,8 @@ rule embedding:
 
 rule embedding_index:
     input:
-        model="results/models/{model}/weights",
+        model=ancient("results/models/{model}/weights"),
+        source="results/models/{model}/source.json",
     output:
         index="results/embedding/{model}/{reading}/index.parquet",
         vocabulary="results/embedding/{model}/{reading}/vocabulary.parquet",
@@ -45,7 +46,8 @@ rule embedding_index:
 
 rule embedding_heads:
     input:
-        model="results/models/{model}/weights",
+        model=ancient("results/models/{model}/weights"),
+        source="results/models/{model}/source.json",
     output:
         heads="results/embedding/{model}/{reading}/heads.parquet",
         pairs="results/embedding/{model}/{reading}/pairs.parquet",
@@ -82,7 +84,8 @@ rule embedding_heads:
 
 rule embedding_robustness:
     input:
-        model="results/models/{model}/weights",
+        model=ancient("results/models/{model}/weights"),
+        source="results/models/{model}/source.json",
         documents=f"results/text/{EMBEDDING.hidden.corpus}/documents.parquet",
     output:
         table="results/embedding/{model}/{reading}/robustness.csv",
@@ -114,7 +117,8 @@ rule embedding_robustness:
 
 rule embedding_hidden:
     input:
-        model="results/models/{model}/weights",
+        model=ancient("results/models/{model}/weights"),
+        source="results/models/{model}/source.json",
         index="results/embedding/{model}/{reading}/index.parquet",
         documents=f"results/text/{EMBEDDING.hidden.corpus}/documents.parquet",
     output:

@@ -1,7 +1,7 @@
 # What the embedding study's rules are made of: names from the configuration, and paths.
 EMBEDDING = SETTINGS.embedding
 EMBEDDING_READINGS = EMBEDDING.present_readings
-EMBEDDING_FOLDER = "results/embedding/{model}/" + EMBEDDING.reading
+EMBEDDING_FOLDER = f"results/embedding/{{model}}/{EMBEDDING.reading}"
 
 
 def embedding_of_models(artifact):

@@ -1,10 +1,14 @@
-# The pretrained models that the configuration names, each brought into a folder once.
+# The pretrained models that the configuration names, each brought into a folder once. Snakemake
+# knows a folder by its date alone: who reads a model takes the folder as `ancient`, and beside it
+# source.json, which has a digest of what is inside.
 MODELS = SETTINGS.present_models
 OWN_MODELS = [name for name, model in MODELS.items() if model.kind == "topic"]
 OTHER_MODELS = [name for name in MODELS if name not in OWN_MODELS]
 
 
 rule model:
+    input:
+        model_files,
     output:
         folder=directory("results/models/{model}/weights"),
         source="results/models/{model}/source.json",

@@ -73,7 +73,8 @@ rule text_structure:
     input:
         documents="results/text/{corpus}/documents.parquet",
         topics=text_of_seeds("results/text/{corpus}/seed{seed}/topics.safetensors"),
-        model="results/models/{model}/weights",
+        model=ancient("results/models/{model}/weights"),
+        source="results/models/{model}/source.json",
     output:
         structure="results/text/{corpus}/{model}/structure.parquet",
         heads="results/text/{corpus}/{model}/heads.parquet",

@@ -12,7 +12,7 @@ def text_of_seeds(pattern):
 def text_of_models(artifact):
     """An artifact of every model on every corpus."""
     return expand(
-        "results/text/{corpus}/{model}/" + artifact,
+        f"results/text/{{corpus}}/{{model}}/{artifact}",
         corpus=TEXT_CORPORA,
         model=TEXT.models,
     )
@@ -34,7 +34,7 @@ def text_of_corpora(artifact):
 def text_corpus_files(wildcards):
     """The file that a corpus is read from; none when a package or the hub has it."""
     path = getattr(TEXT_CORPORA[wildcards.corpus], "path", None)
-    return [str(path)] if path else []
+    return [local(str(path))] if path else []
 
 
 TEXT_FIGURES = ["attention", "heads", "embeddings", "filters", "topics", "documents"]

@@ -286,11 +286,11 @@ rule topic_runs:
         mem_mb=1000,
         runtime=10,
     params:
-        code=code("topic/runs.py"),
+        code=code("report/study.py"),
     message:
         "One row per run of the topic study"
     script:
-        "../scripts/topic/runs.py"
+        "../scripts/report/study.py"
 
 
 rule topic_plot_matrices:

@@ -56,7 +56,7 @@ def topic_corpus_files(wildcards):
     """The text files that a corpus is read from; none when it is sampled."""
     corpus = TOPIC_CORPORA[wildcards.corpus]
     files = [getattr(corpus, name, None) for name in ("train", "dev", "table")]
-    return [str(file) for file in files if isinstance(file, Path)]
+    return [local(str(file)) for file in files if isinstance(file, Path)]
 
 
 def topic_training(wildcards):

@@ -36,7 +36,7 @@ BERT_POSITIONS = 32
 
 
 def documents(count: int = 240) -> list[str]:
-    """Texts of 30 to 60 words about one of four topics, two in three of its words."""
+    """Texts of 30 to 60 words, each about one of four topics: two words in three are its."""
     rng = random.Random(0)
     topics = [words.split() for words in TOPICS]
     return [
@@ -69,9 +69,9 @@ def word_pieces(texts: Iterable[str], tokens: int = 200) -> PreTrainedTokenizerF
     )
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        **{name: f"[{name.split('_')[0].upper()}]" for name in ("pad_token", "unk_token")},
-    )
+        tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
+        sep_token="[SEP]",
+    )  # fmt: skip
 
 
 def byte_pairs(texts: Iterable[str], tokens: int = 600) -> PreTrainedTokenizerFast:
@@ -97,16 +97,13 @@ def save_inputs(folder: Path) -> None:
     (folder / "stories.txt").write_text("\n".join(documents()) + "\n", encoding="utf-8")
 
 
-def save_bert(folder: Path, **sizes: int) -> None:
-    """An encoder that is shorter than the longest of the texts."""
+def save_bert(folder: Path) -> None:
+    """An encoder that is shorter than the texts."""
     tokenizer = word_pieces(documents())
     config = BertConfig(
-        **{
-            **{"vocab_size": len(tokenizer), "hidden_size": 16, "num_hidden_layers": 2},
-            **{"num_attention_heads": 2, "intermediate_size": 24},
-            **{"max_position_embeddings": BERT_POSITIONS, **sizes},
-        }
-    )
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=BERT_POSITIONS,
+    )  # fmt: skip
     _save(config, tokenizer, folder)
 
 

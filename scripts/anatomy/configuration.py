@@ -154,9 +154,9 @@ def _keys(place: tuple[str | int, ...]) -> Iterator[str]:
     """The keys of the file on the way to a mistake, without the kinds that pydantic puts in."""
     for depth, part in enumerate(place):
         after_union = (
-            place[depth - 1] == "model"
+            (depth == 2 and place[0] == "models")
             or (depth == 3 and place[1] == "corpora")
-            or (depth == 2 and place[0] == "models")
+            or (depth == 4 and place[3] == "model")
         )
         if not (after_union and part in KINDS):
             yield str(part)

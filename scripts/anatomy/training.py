@@ -224,6 +224,7 @@ def fit(
     state: RunState,
     seed: int,
     checkpoint_steps: Iterable[int],
+    keep_parameters: bool = True,
     evaluate: Callable[[], dict[str, float]] = dict,
     device: str = "cpu",
     autocast: bool = False,
@@ -238,7 +239,8 @@ def fit(
         recipe: Optimiser, learning rate and number of steps.
         state: The run's folder.
         seed: Seeds torch's global generator at every step, for dropout.
-        checkpoint_steps: After how many steps to keep the trained parameters.
+        checkpoint_steps: After how many steps to evaluate and keep the trained parameters.
+        keep_parameters: False only evaluates there, which large models are glad of.
         evaluate: Measures the model at each checkpoint.
         device: Where the model is.
         autocast: Compute in bfloat16 where that is safe; on CUDA only.
@@ -263,7 +265,8 @@ def fit(
         with torch.inference_mode():
             evaluation = evaluate()
         model.train()
-        state.add_checkpoint(step, {k: p.detach() for k, p in trained.items()}, evaluation)
+        kept = {k: p.detach() for k, p in trained.items()} if keep_parameters else {}
+        state.add_checkpoint(step, kept, evaluation)
 
     model.train()
     if start == 0 and 0 in wanted:

@@ -18,6 +18,7 @@ def main(snakemake: Any) -> None:
         artifacts.writing_folder(snakemake.output.folder) as folder,
     ):
         source = store.store(model, folder)
+        source["digest"] = artifacts.digest(sorted(folder.iterdir()))
     artifacts.write_json(snakemake.output.source, source)
 
 

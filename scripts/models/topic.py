@@ -1,6 +1,5 @@
 """A BERT of the topic study as a model that the other studies can read: weights and a tokenizer."""
 
-from pathlib import Path
 from typing import Any
 
 from scripts import job
@@ -15,8 +14,9 @@ def main(snakemake: Any) -> None:
     variant = Variant.model_validate(record["params"])
     weights = artifacts.read_tensors(snakemake.input.weights, framework="torch")
     with artifacts.writing_folder(snakemake.output.folder) as folder:
-        bert.save_for_transformers(weights, variant.model, Path(folder))
-    artifacts.write_json(snakemake.output.source, dict(snakemake.params.model))
+        bert.save_for_transformers(weights, variant.model, folder)
+        digest = artifacts.digest(sorted(folder.iterdir()))
+    artifacts.write_json(snakemake.output.source, {**snakemake.params.model, "digest": digest})
 
 
 job.run(main, globals())

@@ -15,16 +15,17 @@ from scripts.anatomy.text import membership
 def main(snakemake: Any) -> None:
     """Effective number of topics of the sampled documents, a curve a corpus."""
     figures.style()
-    rows = []
+    rows, most = [], 1
     for name, path in zip(snakemake.params.corpora, snakemake.input.mixtures, strict=True):
         mixtures = artifacts.read_tensors(path)["mixtures"]
         numbers = membership.effective_topics(mixtures)
         label = f"{name}: median {np.median(numbers):.1f} of {mixtures.shape[1]}"
+        most = max(most, mixtures.shape[1])
         rows += [{"corpus": label, "topics": number} for number in numbers]
     figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
     sns.histplot(
         pd.DataFrame(rows), x="topics", hue="corpus", stat="percent", common_norm=False,
-        element="step", binwidth=0.5, ax=ax,
+        element="step", binwidth=0.5, binrange=(1, most), ax=ax,
     )  # fmt: skip
     ax.get_legend().set_title("")
     ax.set(xlabel="effective number of topics of a document, exp(entropy)", ylabel="documents (%)")

@@ -21,7 +21,7 @@ from scripts import job
 from scripts.anatomy import artifacts, provenance, seeding
 from scripts.anatomy.pretrained import loading
 from scripts.anatomy.text import alignment, lda, measures, structure
-from scripts.anatomy.text.settings import Filters, Measurement
+from scripts.anatomy.text.settings import Filters, ModelMeasurement
 
 TOPICS_SHOWN, WORDS_SHOWN = 8, 12  # in the picture of cosines
 
@@ -30,7 +30,7 @@ def main(snakemake: Any) -> None:
     """Measure the trained model, then its controls."""
     started = time.perf_counter()
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    settings = Measurement.model_validate(params.measurement)
+    settings = ModelMeasurement.model_validate(params.measurement)
     fits = {
         seed: lda.from_arrays(artifacts.read_tensors(path), artifacts.read_metadata(path))
         for seed, path in zip(params.seeds, inp.topics, strict=True)
@@ -72,7 +72,7 @@ def _measured(
     cases: Sequence[structure.Case],
     readings: Sequence[alignment.Reading],
     tokens: Int[np.ndarray, "words"],
-    settings: Measurement,
+    settings: ModelMeasurement,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of one model: by case, and by case, layer and head."""
     topics = structure.stack(cases)

@@ -119,6 +119,37 @@ def test_null_removes() -> None:
     assert study.shown(figure) == [other for other in before.shown(figure) if other != name]
 
 
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("models.minilm3", "text.models"),
+        ("models.smollm2", "embedding.models"),
+        ("text.corpora.wikipedia", "embedding.hidden.corpus"),
+        ("topic.variants.bert_one_layer", "models.mine.variant"),
+    ],
+)
+def test_what_is_removed_is_missed_by_what_uses_it(path: str, key: str) -> None:
+    own = {"kind": "topic", "corpus": "lda", "variant": "bert_one_layer"}
+    name = path.rpartition(".")[2]
+    lines = told({"models.mine": own, path: None})
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{key}: no ") and f" named {name}; there are " in lines[0]
+
+
+def test_studies_can_look_at_all_kinds_of_models(tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).touch()
+    models = {
+        "hub": {"kind": "hub", "id": "a/b", "revision": "c"},
+        "folder": {"kind": "folder", "path": str(tmp_path)},
+        "topic": {"kind": "topic", "corpus": "lda", "variant": "bert_two_layers", "seed": 1},
+    }
+    changes = {f"models.{name}": model for name, model in models.items()}
+    settings = validate(with_changes(changes | {"text.models": [*models], "models.minilm3": None}))
+    assert [settings.present_models[name].kind for name in settings.text.models] == [*models]
+    assert "minilm3" not in settings.present_models
+
+
 def test_a_removed_corpus_is_missed_by_what_uses_it() -> None:
     lines = told({"topic.corpora.mine": None, "topic.variants.mine.corpora": ["mine"]})
     assert lines[0].startswith("topic.variants.mine: no corpus named mine; there are lda")
@@ -202,6 +233,8 @@ def test_numbers_may_be_written_as_yaml_reads_them() -> None:
 # --- what is wrong ------------------------------------------------------------------------------
 
 VARIANT = "topic.variants.mine"
+MODEL = "models.mine"
+TEXT = "text.corpora.mine"
 CORPUS = "topic.corpora.mine"
 NARROW = {"width": 50, "head": "trained"}
 BERT = {"kind": "bert", "width": 64}
@@ -389,6 +422,116 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
         "topic.figures.compensation",
         ["value_squared", "trained attention"],
     ),
+    "packaged model of no kind": (
+        f"{MODEL}.package",
+        "minilm",
+        MODEL,
+        ["kind"],
+    ),
+    "no such package": ("models.minilm.package", "gpt5", "models.minilm.package", ["'gpt5'"]),
+    "key of another kind of model source": (
+        MODEL,
+        {"kind": "hub", "id": "a/b", "revision": "c", "package": "minilm"},
+        f"{MODEL}.package",
+        ["no such key"],
+    ),
+    "no such kind of model source": (MODEL, {"kind": "torch"}, MODEL, ["'torch'", "'folder'"]),
+    "hub address for a name": (
+        MODEL,
+        {"kind": "hub", "id": "https://a/b", "revision": "c"},
+        f"{MODEL}.id",
+        ["https"],
+    ),
+    "no such folder": (
+        MODEL,
+        {"kind": "folder", "path": "no/where"},
+        f"{MODEL}.path",
+        ["no/where"],
+    ),
+    "model of no such variant": (
+        MODEL,
+        {"kind": "topic", "corpus": "lda", "variant": "nope"},
+        f"{MODEL}.variant",
+        ["nope", "bert_one_layer"],
+    ),
+    "model of another corpus": (
+        MODEL,
+        {"kind": "topic", "corpus": "overlap", "variant": "bert_one_layer"},
+        f"{MODEL}.corpus",
+        ["overlap", "lda"],
+    ),
+    "model that is no BERT": (
+        MODEL,
+        {"kind": "topic", "corpus": "lda", "variant": "value_squared"},
+        f"{MODEL}.variant",
+        ["value_squared"],
+    ),
+    "model of no such seed": (
+        MODEL,
+        {"kind": "topic", "corpus": "lda", "variant": "bert_one_layer", "seed": 9},
+        f"{MODEL}.seed",
+        ["9", "topic.seeds"],
+    ),
+    "text with no such model": ("text.models", ["nope"], "text.models", ["nope", "minilm"]),
+    "a model twice": ("text.models", ["minilm", "minilm"], "text.models", ["twice", "minilm"]),
+    "embedding of no such model": ("embedding.models", ["nope"], "embedding.models", ["nope"]),
+    "hidden states on no such corpus": (
+        "embedding.hidden.corpus",
+        "nope",
+        "embedding.hidden.corpus",
+        ["nope", "wikipedia"],
+    ),
+    "text without a kind": (TEXT, {"package": "news"}, TEXT, ["kind"]),
+    "text with a key of another kind": (
+        TEXT,
+        {"kind": "packaged", "column": "text"},
+        f"{TEXT}.column",
+        ["no such key"],
+    ),
+    "text in no such file": (
+        TEXT,
+        {"kind": "dump", "path": "no/where.bz2"},
+        f"{TEXT}.path",
+        ["no/where.bz2"],
+    ),
+    "text of the hub that may change": (
+        TEXT,
+        {"kind": "hub", "id": "a/b"},
+        f"{TEXT}.revision",
+        ["a/b", "commit"],
+    ),
+    "text with a name that is taken": (
+        "text.corpora.figures",
+        {"kind": "packaged"},
+        "text.corpora",
+        ["figures"],
+    ),
+    "a reference that is no filter": (
+        "text.measurement.reference.fraction",
+        0.3,
+        "text.measurement.reference",
+        ["filters"],
+    ),
+    "filters that filter nothing": (
+        "text.filters",
+        {"fractions": [1], "thresholds": [0]},
+        "text.filters.fractions",
+        ["all topics"],
+    ),
+    "no reading": ("embedding.readings.plain", None, "embedding.readings", ["none left"]),
+    "related tokens beyond the lists": (
+        "embedding.related.k",
+        101,
+        "embedding.related.k",
+        ["101", "top (100)"],
+    ),
+    "hidden tokens beyond the lists": ("embedding.top", 60, "embedding.related.k", ["100", "60"]),
+    "golden head of another model": (
+        "embedding.golden.mine",
+        {"model": "minilm3", "matrix": "VO", "layer": 0, "head": 0, "pairs": [["a", "b"]]},
+        "embedding.golden.mine.model",
+        ["minilm3"],
+    ),
     "grid over what cannot vary": (
         "topic.grids.mine",
         {"varies": "batch", "values": [1, 2]},
@@ -453,19 +596,25 @@ def test_every_mistake_has_its_line() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["lda", "exact", "overlap", "text", "compact", "bert", "mine"])
+@pytest.mark.parametrize("name", sorted(configuration.KINDS | {"model", "corpora", "mine"}))
 def test_keys_are_whole_whatever_the_names(name: str) -> None:
     # the name of an entry may be that of a kind
     config = copy.deepcopy(DEFAULT)
     config["topic"]["corpora"][name] = LDA | {"alpha": -1}
     config["topic"]["variants"][name] = {"model": {"kind": "bert", "layers": 0}}
     config["topic"]["variants"][f"{name}_2"] = {"model": {"value": 3}}
+    config["topic"]["variants"][f"{name}_3"] = {"model": 5}
+    config["models"][name] = {"kind": "packaged", "package": 5}
+    config["text"]["corpora"][name] = {"kind": "hub", "id": 5}
     with pytest.raises(ConfigError) as caught:
         validate(config)
     assert [line.split(": ")[0] for line in str(caught.value).split("\n")] == [
+        f"models.{name}.package",
         f"topic.corpora.{name}.alpha",
         f"topic.variants.{name}.model.layers",
         f"topic.variants.{name}_2.model.value",
+        f"topic.variants.{name}_3.model",
+        f"text.corpora.{name}.id",
     ]
 
 

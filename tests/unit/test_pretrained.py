@@ -14,6 +14,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import load_file, save_file
+from tiny_models import fill
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     AlbertConfig,
@@ -83,15 +84,6 @@ DECODERS = {
 }  # fmt: skip
 ARCHITECTURES = ENCODERS | DECODERS
 architectures = pytest.mark.parametrize("name", ARCHITECTURES)
-
-
-def fill(model: PreTrainedModel) -> PreTrainedModel:
-    """Weights large enough for attention that is far from uniform."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) / 2)
-    return model.eval()
 
 
 def save_tokenizer(folder: Path, tokens: int = D_VOCAB) -> None:

@@ -75,6 +75,14 @@ class Checkout:
         command = [sys.executable, "-m", module, *arguments, "--configfile", self.overlay]
         return called(command, self.source, status=status)
 
+    def log_of_failure(self, printed: str) -> str:
+        """The log of the job that failed, in what snakemake printed."""
+        (line,) = [line for line in printed.splitlines() if line.strip().startswith("log: ")]
+        log = (self.directory / line.split()[1]).read_text(encoding="utf-8")
+        assert log in printed  # on the terminal as well
+        assert "Traceback" not in log
+        return log
+
     def path(self, name: str) -> Path:
         """A file among the results."""
         return self.directory / "results" / name

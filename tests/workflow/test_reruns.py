@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checkouts import NOTHING, SOURCES, Checkout
@@ -88,7 +89,9 @@ def test_how_to_compute_counts_for_nothing(checkout: Checkout) -> None:
     assert checkout.plan("--resources", "gpu=0", "--") == NOTHING
 
 
-@pytest.mark.parametrize("taken", [("results", ".snakemake"), ("results",)], ids=" and ".join)
+@pytest.mark.parametrize(
+    "taken", [("inputs", "results", ".snakemake"), ("inputs", "results")], ids=" and ".join
+)
 def test_results_can_be_moved(checkout: Checkout, tmp_path: Path, taken: tuple[str, ...]) -> None:
     """Results moved to a bigger disk would be made anew there."""
     elsewhere = Checkout(checkout.source, tmp_path / "elsewhere")
@@ -118,7 +121,11 @@ def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: 
     ("file", "function", "messages"),
     [
         ("scripts/topic/plot_documents.py", "main", {"Draw documents"}),
-        ("scripts/anatomy/figures.py", "matrix", {"Draw values", "Draw column_products"}),
+        (
+            "scripts/anatomy/figures.py",
+            "matrix",
+            {"Draw values", "Draw column_products", "Draw cosines of words, by topic"},
+        ),
         (
             "scripts/anatomy/topic/theory.py",
             "attention_ratio_limit",
@@ -126,8 +133,18 @@ def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: 
         ),
         ("scripts/anatomy/claims.py", "judge", LEDGER),
         ("scripts/report/ledger.py", "main", {"Lay out the ledger of claims"}),
+        ("scripts/text/plot_topics.py", "main", {"Draw the topics of the corpora"}),
+        ("scripts/embedding/plot_atlas.py", "main", {"Draw the atlas of heads"}),
+        (
+            "scripts/anatomy/pages.py",
+            "page",
+            {f"Lay out the {things} of decoder for reading" for things in ("vectors", "heads")},
+        ),
     ],
-    ids=["one figure", "matrix figures", "theory", "verdicts", "ledger"],
+    ids=[
+        *("one figure", "matrix figures", "theory", "verdicts", "ledger", "figure of text"),
+        *("figure of heads", "pages"),
+    ],
 )
 def test_a_function_reruns_only_who_uses_it(
     checkout: Checkout, file: str, function: str, messages: set[str]
@@ -202,3 +219,87 @@ def test_an_added_seed_trains_only_that_seed(checkout: Checkout) -> None:
     assert (seed0.with_name("seed3") / artifacts[0]).read_bytes() != before[0]
     log = (checkout.directory / "logs/topic/lda/value_squared/train.log").read_text()
     assert "seed3" in log and "seed0" not in log
+
+
+# --- real text and pretrained models ------------------------------------------------------------
+
+MEASURED = {"text_structure", "text_table"} | {
+    f"text_plot_{figure}" for figure in ("attention", "heads", "filters", "embeddings")
+}
+FITTED = MEASURED | {"text_topics", "text_plot_topics", "text_plot_documents"}
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "rules"),
+    [
+        ("text", {"filters": {"thresholds": [0, 0.5, 0.9]}}, MEASURED),
+        ("text", {"lda": {"passes": 2}}, FITTED),
+        (
+            "embedding",
+            {"top": 22},
+            {
+                *("embedding_index", "embedding_hidden", "embedding_related"),
+                *("embedding_plot_hidden", "embedding_plot_related"),
+                *("embedding_page_vectors", "embedding_page_heads"),
+            },
+        ),
+        (
+            "embedding",
+            {"pairs": {"top": 6}},
+            {"embedding_heads", "embedding_plot_atlas", "embedding_page_heads"},
+        ),
+        ("embedding", {"hidden": {"m": 2}}, {"embedding_hidden", "embedding_plot_hidden"}),
+    ],
+    ids=["filter", "LDA", "index", "pairs", "hidden states"],
+)
+def test_a_setting_reruns_only_who_uses_it(
+    checkout: Checkout, section: str, changes: dict[str, Any], rules: set[str]
+) -> None:
+    """A threshold tried would fit LDA again, or a longer list read every head again."""
+    checkout.configure(**{section: changes})
+    assert checkout.plan().rules.keys() == rules
+
+
+def test_an_added_seed_fits_only_that_seed(checkout: Checkout) -> None:
+    """A third fit would cost three."""
+    checkout.configure(text={"seeds": [0, 1, 2]})
+    found = checkout.plan()
+    assert found.rules.keys() == {"text_topics", *MEASURED, "report_claims", "report_ledger"}
+    assert found.rules["text_topics"] == 1
+    assert "Fit LDA to stories, seed 2" in found.messages
+
+
+def test_a_model_that_no_study_names_is_not_fetched(checkout: Checkout) -> None:
+    """Every model in the configuration would be downloaded, wanted or not."""
+    checkout.configure(models={"mine": {"kind": "hub", "id": "org/name", "revision": "v1"}})
+    assert checkout.plan() == NOTHING
+
+
+def test_a_model_in_place_of_another_is_measured_alone(checkout: Checkout) -> None:
+    """LDA would be fitted again for a model that has nothing to do with it."""
+    checkout.configure(models={"encoder": None}, text={"models": ["decoder"]})
+    found = checkout.plan()
+    assert found.rules.keys() == MEASURED
+    assert "Measure decoder and its controls on stories" in found.messages
+
+
+@pytest.mark.parametrize(
+    ("file", "rules"),
+    [
+        ("encoder/model.safetensors", {"model", *MEASURED}),
+        ("encoder/README.md", set()),
+        (
+            "stories.txt",
+            {"text_corpus", *FITTED, "embedding_robustness", "embedding_plot_robustness"}
+            | {"embedding_hidden", "embedding_plot_hidden"},
+        ),
+    ],
+    ids=["weights", "what is not read", "text"],
+)
+def test_a_changed_file_reruns_what_is_read_from_it(
+    checkout: Checkout, file: str, rules: set[str]
+) -> None:
+    """A model that was trained on would be shown as it was before."""
+    path = checkout.directory / "inputs" / file
+    path.write_bytes(path.read_bytes() + b"more" if path.exists() else b"")
+    assert checkout.plan().rules.keys() == rules

@@ -2,11 +2,12 @@
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from checkouts import ROOT, SMOKE, Checkout, copied, merged, tiny
+from checkouts import ROOT, SMOKE, Checkout, called, copied, merged, tiny
 
 PAPER = ROOT / "config/paper.yaml"
 
@@ -23,15 +24,18 @@ def test_the_graph_of_every_configuration_builds(fresh: Checkout) -> None:
         for file in (ROOT / "rules").glob("*.smk")
         for rule in re.findall(r"^rule (\w+):", file.read_text("utf-8"), re.M)
     }
-    assert default | smoke | paper == every_rule - {"topic", "claims"}
+    named = {"topic", "text", "embedding", "claims"}
+    assert default | smoke | paper == every_rule - named - {"model_of_topic"}
     assert smoke == default  # the smoke run tries all that the default run uses
 
 
-def test_claims_and_a_study_are_targets(fresh: Checkout) -> None:
+def test_claims_and_every_study_are_targets(fresh: Checkout) -> None:
     """`snakemake topic` would make more than a study, or `snakemake claims` not the ledger."""
-    of_study = fresh.plan("--", "topic").rules
-    assert of_study["topic_train"] == of_study["topic_measure"] == 3
-    assert not {"report_claims", "report_ledger", "report_runs"} & of_study.keys()
+    needed = {"topic": set(), "text": {"model"}, "embedding": {"model", "text_corpus"}}
+    of_study = {study: fresh.plan("--", study).rules for study in needed}
+    for study, others in needed.items():
+        assert {rule for rule in of_study[study] if not rule.startswith(study)} == others
+    assert of_study["topic"]["topic_train"] == of_study["topic"]["topic_measure"] == 3
     of_claims = fresh.plan("--", "claims").rules
     assert of_claims["report_claims"] == of_claims["report_ledger"] == 1
     assert not {rule for rule in of_claims if "plot" in rule}
@@ -50,8 +54,27 @@ def test_claims_and_a_study_are_targets(fresh: Checkout) -> None:
             "topic/figures/values.png",
             {"topic_corpus": 1, "topic_train": 2, "topic_measure": 2, "topic_plot_matrices": 1},
         ),
+        ("models/encoder/source.json", {"model": 1}),
+        ("text/figures/topics.svg", {"text_corpus": 1, "text_topics": 1, "text_plot_topics": 1}),
+        (
+            "text/figures/heads.png",
+            {"model": 1, "text_corpus": 1, "text_topics": 2, "text_structure": 1}
+            | {"text_plot_heads": 1},
+        ),
+        (
+            "embedding/figures/related.png",
+            {"model": 1, "embedding_index": 1, "embedding_related": 1}
+            | {"embedding_plot_related": 1},
+        ),
+        (
+            "embedding/decoder/plain/heads.html",
+            {"model": 1, "embedding_index": 1, "embedding_heads": 1, "embedding_page_heads": 1},
+        ),
     ],
-    ids=["table", "figure of corpora", "metrics", "figure of runs"],
+    ids=[
+        *("table", "figure of corpora", "metrics", "figure of runs", "a model", "figure of topics"),
+        *("figure of heads", "figure of related parameters", "page"),
+    ],
 )
 def test_one_artifact_needs_only_what_it_is_made_from(
     fresh: Checkout, artifact: str, rules: dict[str, int]
@@ -62,17 +85,24 @@ def test_one_artifact_needs_only_what_it_is_made_from(
 
 @pytest.mark.parametrize(
     "artifact",
-    ["lda/no_such_variant/seed0/run.json", "lda/value_squared/seed7/run.json"],
-    ids=["variant", "seed"],
+    [
+        *("topic/lda/no_such_variant/seed0/run.json", "topic/lda/value_squared/seed7/run.json"),
+        *("text/stories/decoder/run.json", "embedding/encoder/plain/index.parquet"),
+        *("embedding/decoder/folded/index.parquet", "models/minilm/source.json"),
+    ],
+    ids=["variant", "seed", "model of another study", "the same", "reading", "removed model"],
 )
 def test_a_name_that_is_not_configured_is_no_target(fresh: Checkout, artifact: str) -> None:
     """A misspelt variant would be trained with somebody else's settings, or end in a traceback."""
-    printed = fresh.snakemake("-n", "--", f"results/topic/{artifact}", status=1)
-    assert f"No rule to produce results/topic/{artifact}" in printed
+    printed = fresh.snakemake("-n", "--", f"results/{artifact}", status=1)
+    assert f"No rule to produce results/{artifact}" in printed
     assert "Traceback" not in printed
 
 
 # --- by hand ------------------------------------------------------------------------------------
+
+
+OF_TOPICS = ("topics.safetensors", "mixtures.safetensors", "topics.csv")
 
 
 def test_scripts_run_by_hand_make_the_same_files(checkout: Checkout) -> None:
@@ -82,6 +112,7 @@ def test_scripts_run_by_hand_make_the_same_files(checkout: Checkout) -> None:
         "scripts.topic.train": [f"{run}/weights.safetensors", f"{run}/checkpoints.safetensors"],
         "scripts.topic.measure": [f"{run}/metrics.json", f"{run}/dynamics.csv"],
         "scripts.topic.plot_attention": ["topic/figures/attention.png", "topic/attention.csv"],
+        "scripts.text.topics": [f"text/stories/seed1/{name}" for name in OF_TOPICS],
     }
     paths = [checkout.path(name) for names in made.values() for name in names]
     before = [path.read_bytes() for path in paths]
@@ -97,29 +128,59 @@ def test_scripts_run_by_hand_make_the_same_files(checkout: Checkout) -> None:
     ("artifact", "line"),
     [
         ("results/topic/nothing.json", "no rule makes results/topic/nothing.json"),
-        # there is a runs.py in report/ too
-        ("results/runs.csv", "results/runs.csv is made by scripts/report/runs.py"),
+        # there is a plot_documents.py in topic/ too
+        (
+            "results/text/figures/documents.png",
+            "results/text/figures/documents.png is made by scripts/text/plot_documents.py",
+        ),
     ],
     ids=["of no rule", "of another script"],
 )
 def test_the_wrong_artifact_by_hand_gets_one_line(
-    fresh: Checkout, artifact: str, line: str
+    checkout: Checkout, artifact: str, line: str
 ) -> None:
     """A typing error would look like a broken workflow."""
-    *_, last = printed = fresh.by_hand("scripts.topic.runs", artifact, status=1).splitlines()
+    *_, last = printed = checkout.by_hand(
+        "scripts.topic.plot_documents", artifact, status=1
+    ).splitlines()
     assert line in last
     assert not any("Traceback" in line for line in printed)
+
+
+def test_an_index_is_searched_by_hand(checkout: Checkout, tmp_path: Path) -> None:
+    """The command in the docs would fail, or not say which word it does not know."""
+    script = checkout.source / "scripts/embedding/search.py"
+    index = checkout.path("embedding/decoder/plain/index.parquet")
+    command = [sys.executable, script, index, "horse violin", "--top", "3"]
+    lines = called(command, tmp_path).splitlines()
+    scores = [float(line.split()[0]) for line in lines]
+    assert len(lines) == 3 and scores == sorted(scores, reverse=True)
+    told = called([*command[:3], "horse zebra"], tmp_path, status=1)
+    assert told == "no single token of this vocabulary: zebra\n"
+
+
+def test_what_the_topic_study_trains_is_a_model_of_the_others(checkout: Checkout) -> None:
+    """Its own BERTs could not be read in vocabulary space."""
+    own = {"kind": "topic", "corpus": "lda", "variant": "bert", "seed": 2}
+    bert = {"corpora": ["lda"], "model": {"kind": "bert", "width": 16}}
+    checkout.configure(
+        topic={"variants": {"bert": bert}}, models={"own": own}, embedding={"models": ["own"]}
+    )
+    checkout.snakemake("--", "results/embedding/own/plain/index.parquet")
+    command = [checkout.source / "scripts/embedding/search.py", "index.parquet", "word7"]
+    folder = checkout.path("embedding/own/plain")
+    assert "layer  0" in called([sys.executable, *command], folder)
 
 
 # --- elsewhere ----------------------------------------------------------------------------------
 
 
-def test_results_go_where_directory_says(tmp_path: Path) -> None:
+def test_results_go_where_directory_says(inputs: Path, tmp_path: Path) -> None:
     """A big disk or a shared checkout could not be used."""
     source = copied(ROOT, tmp_path / "source")
     before = {path.name for path in source.iterdir()}
-    elsewhere = Checkout(source, tmp_path / "elsewhere")
-    elsewhere.snakemake("--", "results/topic/theory.json")
+    elsewhere = Checkout(source, tmp_path / "elsewhere", inputs=inputs)
+    elsewhere.snakemake("--", "results/topic/theory.json", "results/models/encoder/source.json")
     assert elsewhere.path("topic/theory.json").is_file()
     assert (elsewhere.directory / "logs/topic/theory.log").is_file()
     assert {path.name for path in source.iterdir()} == before
@@ -162,6 +223,7 @@ def test_the_workflow_is_a_module_of_another(checkout: Checkout, tmp_path: Path)
     (outer / "outer.yaml").write_text(yaml.safe_dump({"anatomy": config}), encoding="utf-8")
     ledger = checkout.path("claims.csv").read_bytes()
     shutil.move(checkout.path(""), outer / "anatomy/results")
+    shutil.copytree(checkout.directory / "inputs", outer / "inputs")
     (outer / "anatomy/results/claims.csv").unlink()
     printed = Checkout(outer).snakemake("--configfile", "outer.yaml")
     assert "2 of 2 steps" in printed

@@ -219,8 +219,8 @@ class Reference(Settings):
     threshold: float = Field(0.5, description="One of filters.thresholds.")
 
 
-class Measurement(Settings):
-    """How models are measured."""
+class ModelMeasurement(Settings):
+    """Sizes of the measurements, and the filter that is looked at closely."""
 
     longest: Annotated[int, Field(ge=8)] = Field(
         128, description="Documents are cut to this many tokens, special ones included."
@@ -249,7 +249,9 @@ class TextStudy(Settings):
     dictionary: Dictionary = Field(Dictionary(), description="Words that LDA sees.")
     lda: Lda = Field(Lda(), description="How topics are fitted.")
     filters: Filters = Field(Filters(), description="Which topics a word belongs to.")
-    measurement: Measurement = Field(Measurement(), description="How models are measured.")
+    measurement: ModelMeasurement = Field(
+        ModelMeasurement(), description="How models are measured."
+    )
 
     @field_validator("seeds", "models")
     @classmethod

@@ -1,4 +1,4 @@
-"""One row per run of the topic study: what it was, how it ended, what it cost."""
+"""One row per run of a study: what it was, how it ended, what it cost."""
 
 from pathlib import Path
 from typing import Any

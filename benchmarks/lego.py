@@ -1,0 +1,130 @@
+"""Training on LEGO sentences with this library's BERT against the transformers library's.
+
+Both compute the same function: weights are copied across, and logits agree to 1e-5 at the start
+(checked). Both get the same batches, the same loss at the variables and the same optimiser, on one
+thread. What differs is how: one product for queries, keys and values, plain products in place of
+the fused attention kernel, and a last layer that computes nothing where nothing is read. The last
+gives the more, the fewer layers there are.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel
+
+from benchmarks.comparison import Result, seconds
+from scripts.anatomy import seeding
+from scripts.anatomy.lego import evaluate
+from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
+from scripts.anatomy.lego.settings import Architecture, Heads
+from scripts.anatomy.training import Recipe
+
+# two chains of two, the shortest that cannot be counted out
+CLAUSES, TOKENS_PER_CLAUSE, D_VOCAB, BATCH, STEPS = 4, 3, 32, 256, 4
+SHAPE = Architecture(layers=3, d_model=64, d_ff=256, heads=(Heads(learned=4),))
+RECIPE = Recipe(steps=STEPS, learning_rate=1e-3)
+
+
+def measure() -> Result:
+    """Check that both compute the same, and time them."""
+    torch.set_num_threads(1)
+    length = CLAUSES * TOKENS_PER_CLAUSE + 2
+    generator = seeding.torch_generator(0, "weights")
+    ours = LegoTransformer(
+        SHAPE, d_vocab=D_VOCAB, length=length, classes=1, special=(0, 1), generator=generator
+    )
+    theirs = LibraryTransformer(library_bert(ours), classes=1, generator=generator)
+    theirs.classifier.load_state_dict(ours.classifier.state_dict())
+    batch = sentences(length)
+    with torch.inference_mode():
+        torch.testing.assert_close(ours(*batch[:2]), theirs(*batch[:2]), rtol=0, atol=1e-5)
+    fast, slow = seconds(trainer(ours, *batch), trainer(theirs, *batch), repeats=15)
+    return Result(
+        what=f"training on {length} tokens, {SHAPE.layers} layers of width {SHAPE.d_model}: "
+        "this library, the transformers library's BertModel",
+        ratio=slow / fast,
+        unit="times",
+        aim=1.3,
+        details={
+            "this library, sentences per second": STEPS * BATCH / fast,
+            "BertModel, sentences per second": STEPS * BATCH / slow,
+        },
+        note=f"one thread; batches of {BATCH}, same weights, logits agree to 1e-5",
+    )
+
+
+def sentences(
+    length: int,
+) -> tuple[
+    Int64[Tensor, "sentences length"], Int64[Tensor, "sentences n"], Int64[Tensor, "sentences n"]
+]:
+    """Random tokens, the variables' places in a random order, and values."""
+    rng = seeding.numpy_generator(0, "sentences")
+    tokens = rng.integers(2, D_VOCAB, (BATCH, length))
+    places = 1 + TOKENS_PER_CLAUSE * rng.random((BATCH, CLAUSES)).argsort(axis=1)
+    values = rng.integers(0, 2, (BATCH, CLAUSES))
+    return tuple(map(torch.from_numpy, (tokens, places, values)))
+
+
+def trainer(
+    model: nn.Module,
+    tokens: Int64[Tensor, "sentences length"],
+    places: Int64[Tensor, "sentences n"],
+    values: Int64[Tensor, "sentences n"],
+) -> Callable[[], None]:
+    """Some steps of training, each call going on with the same weights."""
+    optimiser = RECIPE.build(p for p in model.parameters() if p.requires_grad)
+
+    def train() -> None:
+        for _ in range(STEPS):
+            loss = evaluate.loss(model(tokens, places), values)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+
+    return train
+
+
+def library_bert(model: LegoTransformer) -> BertModel:
+    """The library's BERT with the weights of an untied model whose norms come last."""
+    shape = model.architecture
+    config = BertConfig(
+        vocab_size=len(model.W_E),
+        hidden_size=shape.d_model,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads[0].learned,
+        intermediate_size=shape.d_ff,
+        max_position_embeddings=len(model.W_pos),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    bert = BertModel(config, add_pooling_layer=False)
+    weights = {
+        "embeddings.word_embeddings.weight": model.W_E,
+        "embeddings.position_embeddings.weight": model.W_pos,
+        "embeddings.token_type_embeddings.weight": torch.zeros(2, shape.d_model),
+    } | _named("embeddings.LayerNorm", model.norm)
+    for number, layer in enumerate(model.layers):
+        name = f"encoder.layer.{number}"
+        thirds = zip(
+            ("query", "key", "value"),
+            layer.W_QKV.weight.chunk(3),
+            layer.W_QKV.bias.chunk(3),
+            strict=True,
+        )
+        for part, weight, bias in thirds:
+            weights[f"{name}.attention.self.{part}.weight"] = weight
+            weights[f"{name}.attention.self.{part}.bias"] = bias
+        weights |= _named(f"{name}.attention.output.dense", layer.W_O)
+        weights |= _named(f"{name}.attention.output.LayerNorm", layer.norm_mix)
+        weights |= _named(f"{name}.intermediate.dense", layer.W_in)
+        weights |= _named(f"{name}.output.dense", layer.W_out)
+        weights |= _named(f"{name}.output.LayerNorm", layer.norm_ff)
+    bert.load_state_dict(weights)
+    return bert
+
+
+def _named(name: str, module: nn.Module) -> dict[str, Tensor]:
+    return {f"{name}.{key}": tensor for key, tensor in module.state_dict().items()}

@@ -1,0 +1,374 @@
+# Chains of reasoning: tasks, trainings, probes, heads of pretrained models, figures.
+rule lego:
+    input:
+        expand("results/lego/figures/{figure}.png", figure=LEGO_FIGURES),
+        "results/lego/runs.csv",
+        LEGO_ARTIFACTS,
+
+
+rule lego_bag:
+    output:
+        "results/lego/{task}/bag.json",
+    log:
+        "logs/lego/{task}/bag.log",
+    benchmark:
+        "logs/lego/{task}/bag.tsv"
+    wildcard_constraints:
+        task=one_of(LEGO_TASKS),
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
+        code=code("lego/bag.py"),
+    message:
+        "What can be known of {wildcards.task} by counting"
+    script:
+        "../scripts/lego/bag.py"
+
+
+rule lego_train:
+    output:
+        weights="results/lego/{task}/{variant}/seed{seed}/weights.safetensors",
+        history="results/lego/{task}/{variant}/seed{seed}/history.csv",
+        run="results/lego/{task}/{variant}/seed{seed}/run.json",
+    log:
+        "logs/lego/{task}/{variant}/seed{seed}/train.log",
+    benchmark:
+        "logs/lego/{task}/{variant}/seed{seed}/train.tsv"
+    wildcard_constraints:
+        task=one_of(LEGO_TASKS),
+        variant=one_of(LEGO_VARIANTS),
+        seed=one_of(map(str, LEGO_SEEDS)),
+    priority: 1
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=1440,
+        gpu=1,
+    params:
+        variant=lambda wildcards: plain(LEGO_VARIANTS[wildcards.variant]),
+        task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
+        test=LEGO.probing.test,
+        code=code("lego/train.py"),
+    message:
+        "Train {wildcards.variant} on {wildcards.task}, seed {wildcards.seed}"
+    script:
+        "../scripts/lego/train.py"
+
+
+rule lego_measure:
+    input:
+        weights=lego_of_seeds(
+            "results/lego/{task}/{variant}/seed{seed}/weights.safetensors"
+        ),
+        history=lego_of_seeds("results/lego/{task}/{variant}/seed{seed}/history.csv"),
+        bag="results/lego/{task}/bag.json",
+    output:
+        metrics=lego_of_seeds("results/lego/{task}/{variant}/seed{seed}/metrics.json"),
+    log:
+        "logs/lego/{task}/{variant}/measure.log",
+    benchmark:
+        "logs/lego/{task}/{variant}/measure.tsv"
+    wildcard_constraints:
+        task=one_of(LEGO_TASKS),
+        variant=one_of(LEGO_VARIANTS),
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=60,
+    params:
+        seeds=LEGO_SEEDS,
+        variant=lambda wildcards: plain(LEGO_VARIANTS[wildcards.variant]),
+        task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
+        probing=plain(LEGO.probing),
+        code=code("lego/measure.py"),
+    message:
+        "Look into {wildcards.variant} on {wildcards.task}, all seeds"
+    script:
+        "../scripts/lego/measure.py"
+
+
+rule lego_heads:
+    input:
+        model=ancient("results/models/{model}/weights"),
+        source="results/models/{model}/source.json",
+    output:
+        heads="results/lego/heads/{model}/heads.csv",
+        maps="results/lego/heads/{model}/maps.safetensors",
+        run="results/lego/heads/{model}/run.json",
+    log:
+        "logs/lego/heads/{model}.log",
+    benchmark:
+        "logs/lego/heads/{model}.tsv"
+    wildcard_constraints:
+        model=one_of(LEGO.pretrained),
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=60,
+        gpu=1,
+    params:
+        seeds=LEGO_SEEDS,
+        probing=plain(LEGO.probing, include={"maps", "n"}),
+        code=code("lego/heads.py"),
+    message:
+        "Look for the two patterns in the heads of {wildcards.model}"
+    script:
+        "../scripts/lego/heads.py"
+
+
+rule lego_compare:
+    input:
+        **LEGO_COMPARED,
+    output:
+        "results/lego/comparisons.json",
+    log:
+        "logs/lego/compare.log",
+    benchmark:
+        "logs/lego/compare.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=500,
+        runtime=10,
+    params:
+        comparisons={n: plain(c) for n, c in LEGO.present_comparisons.items()},
+        code=code("lego/compare.py"),
+    message:
+        "Set LEGO variants against each other"
+    script:
+        "../scripts/lego/compare.py"
+
+
+rule lego_runs:
+    input:
+        run=lego_of_variants(LEGO_VARIANTS, "run.json"),
+        metrics=lego_of_variants(LEGO_VARIANTS, "metrics.json"),
+    output:
+        "results/lego/runs.csv",
+    log:
+        "logs/lego/runs.log",
+    benchmark:
+        "logs/lego/runs.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        code=code("report/study.py"),
+    message:
+        "Gather the runs of the LEGO study"
+    script:
+        "../scripts/report/study.py"
+
+
+rule lego_plot_curves:
+    input:
+        history=lego_of_panels("history.csv"),
+        metrics=lego_of_panels("metrics.json"),
+    output:
+        png=report(
+            "results/lego/figures/{figure}.png",
+            caption="../report/lego/curves.rst",
+            category="LEGO study",
+            subcategory="Learning",
+            labels={"figure": "{figure}"},
+        ),
+        svg="results/lego/figures/{figure}.svg",
+    log:
+        "logs/lego/figures/{figure}.log",
+    benchmark:
+        "logs/lego/figures/{figure}.tsv"
+    wildcard_constraints:
+        figure="curves|extrapolation|mimicking",
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
+        seeds=LEGO_SEEDS,
+        code=code("lego/plot_curves.py"),
+    message:
+        "Draw learning curves, {wildcards.figure}"
+    script:
+        "../scripts/lego/plot_curves.py"
+
+
+rule lego_plot_percolation:
+    input:
+        metrics=lego_of_panels("metrics.json"),
+    output:
+        png=report(
+            "results/lego/figures/{figure}.png",
+            caption="../report/lego/percolation.rst",
+            category="LEGO study",
+            subcategory="Inside",
+            labels={"figure": "{figure}"},
+        ),
+        svg="results/lego/figures/{figure}.svg",
+    log:
+        "logs/lego/figures/{figure}.log",
+    benchmark:
+        "logs/lego/figures/{figure}.tsv"
+    wildcard_constraints:
+        figure="percolation",
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
+        seeds=LEGO_SEEDS,
+        code=code("lego/plot_percolation.py"),
+    message:
+        "Draw in which layer variables are resolved"
+    script:
+        "../scripts/lego/plot_percolation.py"
+
+
+rule lego_plot_shortcut:
+    input:
+        metrics=lego_of_panels("metrics.json"),
+    output:
+        png=report(
+            "results/lego/figures/{figure}.png",
+            caption="../report/lego/shortcut.rst",
+            category="LEGO study",
+            subcategory="Shortcuts",
+            labels={"figure": "{figure}"},
+        ),
+        svg="results/lego/figures/{figure}.svg",
+    log:
+        "logs/lego/figures/{figure}.log",
+    benchmark:
+        "logs/lego/figures/{figure}.tsv"
+    wildcard_constraints:
+        figure="shortcut",
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
+        seeds=LEGO_SEEDS,
+        code=code("lego/plot_shortcut.py"),
+    message:
+        "Draw the shortcut and its fixes"
+    script:
+        "../scripts/lego/plot_shortcut.py"
+
+
+rule lego_plot_task:
+    input:
+        bags=expand("results/lego/{task}/bag.json", task=LEGO_TASKS),
+    output:
+        png=report(
+            "results/lego/figures/task.png",
+            caption="../report/lego/task.rst",
+            category="LEGO study",
+            subcategory="Task",
+            labels={"figure": "task"},
+        ),
+        svg="results/lego/figures/task.svg",
+    log:
+        "logs/lego/figures/task.log",
+    benchmark:
+        "logs/lego/figures/task.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        tasks={name: plain(task) for name, task in LEGO_TASKS.items()},
+        code=code("lego/plot_task.py"),
+    message:
+        "Draw a sentence and what counting tells"
+    script:
+        "../scripts/lego/plot_task.py"
+
+
+rule lego_plot_patterns:
+    input:
+        maps=expand(
+            "results/lego/heads/{model}/maps.safetensors", model=LEGO.pretrained[:1]
+        ),
+        heads=expand("results/lego/heads/{model}/heads.csv", model=LEGO.pretrained[:1]),
+    output:
+        png=report(
+            "results/lego/figures/patterns.png",
+            caption="../report/lego/patterns.rst",
+            category="LEGO study",
+            subcategory="Pretrained models",
+            labels={"figure": "patterns"},
+        ),
+        svg="results/lego/figures/patterns.svg",
+    log:
+        "logs/lego/figures/patterns.log",
+    benchmark:
+        "logs/lego/figures/patterns.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        model=LEGO.pretrained[0] if LEGO.pretrained else None,
+        code=code("lego/plot_patterns.py"),
+    message:
+        "Draw an association and a manipulation head"
+    script:
+        "../scripts/lego/plot_patterns.py"
+
+
+rule lego_plot_heads:
+    input:
+        heads=expand("results/lego/heads/{model}/heads.csv", model=LEGO.pretrained),
+    output:
+        png=report(
+            "results/lego/figures/heads.png",
+            caption="../report/lego/heads.rst",
+            category="LEGO study",
+            subcategory="Pretrained models",
+            labels={"figure": "heads"},
+        ),
+        svg="results/lego/figures/heads.svg",
+    log:
+        "logs/lego/figures/heads.log",
+    benchmark:
+        "logs/lego/figures/heads.tsv"
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        models=LEGO.pretrained,
+        code=code("lego/plot_heads.py"),
+    message:
+        "Draw the scores of all heads"
+    script:
+        "../scripts/lego/plot_heads.py"

@@ -1,0 +1,43 @@
+# What the LEGO study's rules are made of: names from the configuration, and paths.
+LEGO = SETTINGS.lego
+LEGO_SEEDS = LEGO.seeds
+LEGO_TASKS = LEGO.present_tasks
+LEGO_VARIANTS = LEGO.present_variants
+
+
+def lego_of_seeds(pattern):
+    """The pattern for every seed, other wildcards left alone."""
+    return expand(pattern, seed=LEGO_SEEDS, allow_missing=True)
+
+
+def lego_of_variants(variants, artifact):
+    """An artifact of some variants, all seeds."""
+    return [
+        f"results/lego/{LEGO_VARIANTS[name].task}/{name}/seed{seed}/{artifact}"
+        for name in variants
+        for seed in LEGO_SEEDS
+    ]
+
+
+def lego_of_panels(artifact):
+    """The same of the variants of a figure."""
+    return lambda wildcards: lego_of_variants(LEGO_PANELS[wildcards.figure], artifact)
+
+
+LEGO_PANELS = {name: LEGO.shown(name) for name in type(LEGO.figures).model_fields}
+LEGO_FIGURES = [
+    *(name for name, variants in LEGO_PANELS.items() if variants),
+    "task",
+    *(["patterns", "heads"] if LEGO.pretrained else []),
+]
+LEGO_COMPARED = {
+    f"{name}_{side}": lego_of_variants([getattr(comparison, side)], "metrics.json")
+    for name, comparison in LEGO.present_comparisons.items()
+    for side in ("of", "over")
+}
+# What claims can be measured on
+LEGO_ARTIFACTS = [
+    "results/lego/comparisons.json",
+    *lego_of_variants(LEGO_VARIANTS, "metrics.json"),
+    *expand("results/lego/heads/{model}/run.json", model=LEGO.pretrained),
+]

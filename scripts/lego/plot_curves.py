@@ -1,0 +1,60 @@
+"""Draw accuracy by chain position over training, one panel a variant.
+
+Dashed: positions that were never supervised. Dotted: what counting the sentence's operators and
+literals tells about a position, the baseline of its curve.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+COLUMNS = 3
+
+
+def main(snakemake: Any) -> None:
+    """Bands reach over the seeds."""
+    figures.style()
+    variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
+    rows = -(-len(variants) // COLUMNS)
+    wide = min(COLUMNS, len(variants))
+    figure, axes = plt.subplots(
+        rows, wide, figsize=(1 + 4.6 * wide, 0.8 + 3.2 * rows), sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for ax in axes.flat:
+        ax.set_visible(False)
+    for place, (ax, variant) in enumerate(zip(axes.flat, variants, strict=False)):
+        part = slice(place * seeds, (place + 1) * seeds)
+        tables = [artifacts.read_table(path) for path in snakemake.input.history[part]]
+        metrics = artifacts.read_json(snakemake.input.metrics[part][0])
+        _draw(ax, pd.concat(tables), metrics)
+        ax.set_title(figures.words(variant))
+    for ax in axes[:, 0]:
+        ax.set_ylabel("accuracy")
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _draw(ax: plt.Axes, table: pd.DataFrame, metrics: dict[str, Any]) -> None:
+    ax.set_visible(True)
+    n = len(metrics["accuracy"])
+    supervised = metrics["supervised"]
+    colours = sns.color_palette("viridis", n)
+    for k, colour in enumerate(colours):
+        figures.band(
+            ax, table, f"position{k}", label=f"{k}", colour=colour,
+            linestyle="-" if k in supervised else "--",
+        )  # fmt: skip
+        if k:
+            ax.axhline(metrics["bag"][k], color=colour, linewidth=0.8, linestyle=":")
+    ax.set(xlabel="step", ylim=(0.4, 1.02) if min(metrics["bag"]) > 0.45 else (0, 1.02))
+    ax.set_xticks(np.linspace(0, table["step"].max(), 4).round(-1))
+    ax.legend(title="position", fontsize="x-small", title_fontsize="x-small", ncols=2)
+
+
+job.run(main, globals())

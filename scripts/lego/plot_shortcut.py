@@ -1,0 +1,45 @@
+"""Draw the counting shortcut and what prevents it.
+
+Left: how often the last variable of a chain is predicted as counting would, where counting is wrong
+in half of the cases (1: always counts, 0.5: never). Right: accuracy at that variable.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+TESTS = {"two_chains": "another chain beside it", "branch": "last clause moved"}
+
+
+def main(snakemake: Any) -> None:
+    """One row a variant."""
+    figures.style()
+    variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
+    figure, axes = plt.subplots(
+        1, 2, figsize=(12, 1.8 + 0.55 * len(variants)), sharey=True, layout="constrained"
+    )
+    records = [artifacts.read_json(path).get("shortcut", {}) for path in snakemake.input.metrics]
+    for ax, measure in zip(axes, ("agreement", "accuracy"), strict=True):
+        for offset, colour, (test, label) in zip(
+            (-0.12, 0.12), figures.PALETTE, TESTS.items(), strict=False
+        ):
+            values = {
+                figures.words(variant): [
+                    record.get(f"{test}_{measure}", float("nan"))
+                    for record in records[place * seeds : (place + 1) * seeds]
+                ]
+                for place, variant in enumerate(variants)
+            }
+            figures.dots(ax, values, offset=offset, colour=colour, label=label)
+        ax.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")
+        ax.set_xlim(0.3, 1.03)
+    axes[0].set(title="Agreement with the shortcut", xlabel="share (0.5: none, 1: only counts)")
+    axes[1].set(title="Accuracy", xlabel="share (0.5: chance)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+job.run(main, globals())

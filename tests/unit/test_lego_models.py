@@ -1,0 +1,264 @@
+"""LEGO models against the transformers library, and hard-coded heads against their definition."""
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+from transformers import AlbertConfig, AlbertModel, PreTrainedModel
+
+from benchmarks.lego import library_bert
+from scripts.anatomy.lego.attention import association, attend, convolution, convolve
+from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer, at
+from scripts.anatomy.lego.settings import Architecture, Heads
+
+D_VOCAB, LENGTH, D_MODEL, D_FF, LAYERS = 19, 14, 24, 40, 3
+SPECIAL = (0, 1)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def sentences(count: int = 5, seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Random tokens between special ones, with repeats, and four places of each sentence."""
+    tokens = torch.randint(2, D_VOCAB, (count, LENGTH), generator=generator(seed))
+    tokens[:, 0], tokens[:, -1] = SPECIAL
+    places = torch.rand((count, LENGTH), generator=generator(seed + 1)).argsort(dim=1)[:, :4]
+    return tokens, places
+
+
+def build(*heads: Heads, classes: int = 6, seed: int = 0, **options: object) -> LegoTransformer:
+    """A random model in which every parameter matters."""
+    shape = {"layers": LAYERS, "d_model": D_MODEL, "d_ff": D_FF, "init": None}
+    architecture = Architecture(heads=heads or (Heads(learned=4),), **shape | options)
+    model = LegoTransformer(
+        architecture, d_vocab=D_VOCAB, length=LENGTH, classes=classes, special=SPECIAL,
+        generator=generator(seed),
+    )  # fmt: skip
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator(seed + 7)) / 5)
+    return model.eval()
+
+
+def copied(target: Tensor, source: Tensor) -> None:
+    with torch.no_grad():
+        target.copy_(source)
+
+
+def library_albert(model: LegoTransformer) -> PreTrainedModel:
+    """The library's ALBERT with the same weights; its factor of the embeddings is the identity."""
+    albert = AlbertModel(
+        AlbertConfig(
+            vocab_size=D_VOCAB, embedding_size=D_MODEL, hidden_size=D_MODEL,
+            num_hidden_layers=LAYERS, num_attention_heads=4, intermediate_size=D_FF,
+            max_position_embeddings=LENGTH, hidden_act="gelu", hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        ),
+        add_pooling_layer=False,
+    )  # fmt: skip
+    embeddings, mapping = albert.embeddings, albert.encoder.embedding_hidden_mapping_in
+    embeddings.token_type_embeddings.weight.detach().zero_()
+    copied(embeddings.word_embeddings.weight, model.W_E)
+    copied(embeddings.position_embeddings.weight, model.W_pos)
+    embeddings.LayerNorm.load_state_dict(model.norm.state_dict())
+    copied(mapping.weight, torch.eye(D_MODEL))
+    mapping.bias.detach().zero_()
+    (ours,), theirs = model.layers, albert.encoder.albert_layer_groups[0].albert_layers[0]
+    for part, projection in enumerate(
+        (theirs.attention.query, theirs.attention.key, theirs.attention.value)
+    ):
+        rows = slice(part * D_MODEL, (part + 1) * D_MODEL)
+        copied(projection.weight, ours.W_QKV.weight[rows])
+        copied(projection.bias, ours.W_QKV.bias[rows])
+    pairs = [
+        (theirs.attention.dense, ours.W_O),
+        (theirs.attention.LayerNorm, ours.norm_mix),
+        (theirs.ffn, ours.W_in),
+        (theirs.ffn_output, ours.W_out),
+        (theirs.full_layer_layer_norm, ours.norm_ff),
+    ]
+    for target, source in pairs:
+        target.load_state_dict(source.state_dict())
+    return albert.eval()
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["bert", "albert"])
+def test_same_mathematics_as_the_library(tied: bool) -> None:
+    """Results on "BERT" and "ALBERT" would be about another architecture."""
+    ours = build(tied=tied)
+    theirs = LibraryTransformer(
+        (library_albert if tied else library_bert)(ours), classes=6, generator=generator()
+    ).eval()
+    theirs.classifier.load_state_dict(ours.classifier.state_dict())
+    tokens, places = sentences()
+    with torch.inference_mode():
+        expected, found = theirs.read(tokens, maps=True), ours.read(tokens, maps=True)
+        torch.testing.assert_close(found.hidden, expected.hidden, rtol=0, atol=1e-5)
+        torch.testing.assert_close(found.maps, expected.maps, rtol=0, atol=1e-5)
+        logits = ours(tokens, places)
+        assert logits.std() > 0.1
+        torch.testing.assert_close(logits, theirs(tokens, places), rtol=0, atol=1e-5)
+
+
+ALL_KINDS = [
+    {"heads": [Heads(learned=4)]},
+    {"heads": [Heads(learned=0, association=3)], "norm": "pre"},
+    {"heads": [Heads(learned=0, convolution=4)]},
+    {"heads": [Heads(learned=2, association=1, convolution=1)], "norm": "pre", "chained": True},
+    {"heads": [Heads(learned=1, association=2, convolution=1)], "tied": True, "norm": "pre"},
+    {"heads": [Heads(learned=4), Heads(learned=1, association=2), Heads(learned=2)]},
+]
+
+
+@pytest.mark.parametrize("options", ALL_KINDS, ids=range(len(ALL_KINDS)))
+def test_logits_are_those_of_the_full_pass(options: dict) -> None:
+    """Training would see other predictions than the probes, since it skips unread places."""
+    options = dict(options)
+    model = build(*options.pop("heads"), **options).double()
+    tokens, places = sentences()
+    read = model.read(tokens, places)
+    last = read.hidden[:, -1]
+    if options.get("norm") == "pre":
+        last = model.norm(last)
+    torch.testing.assert_close(model(tokens, places), model.classifier(last))
+    everywhere = model.read(tokens).hidden
+    assert read.hidden.shape == (5, LAYERS + 1, 4, D_MODEL)
+    for layer in range(LAYERS + 1):
+        torch.testing.assert_close(read.hidden[:, layer], at(everywhere[:, layer], places))
+
+
+@pytest.mark.parametrize("options", ALL_KINDS, ids=range(len(ALL_KINDS)))
+def test_every_parameter_is_trained(options: dict) -> None:
+    """A part of the model would silently keep its initial weights."""
+    options = dict(options)
+    model = build(*options.pop("heads"), **options)
+    tokens, places = sentences()
+    model(tokens, places).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+
+
+def test_association_is_the_mean_over_partners() -> None:
+    """Association heads would bring something else than the partners' values."""
+    tokens = torch.tensor([[0, 5, 6, 5, 7, 5, 0, 6, 1]])
+    values = torch.randn(1, 9, 2, generator=generator())
+    found = association(tokens, torch.tensor(SPECIAL)) @ values
+    expected = torch.zeros_like(values)  # no partner, no special token: nothing
+    fives = [1, 3, 5]
+    for place in fives:
+        expected[0, place] = values[0, [other for other in fives if other != place]].mean(dim=0)
+    expected[0, 2], expected[0, 7] = values[0, 7], values[0, 2]
+    torch.testing.assert_close(found, expected)
+
+
+def test_convolution_is_a_convolution() -> None:
+    """Convolution heads would look at the wrong offsets, or wrap around the sentence's ends."""
+    kernel = torch.randn(2, 5, generator=generator(), dtype=torch.float64)
+    values = torch.randn(3, LENGTH, 6, generator=generator(1), dtype=torch.float64)
+    found = convolve(convolution(kernel, LENGTH), values).numpy()
+    for channel in range(6):
+        for sentence in range(3):
+            # numpy turns the kernel around; offset +2 means what comes two places later
+            taps = kernel[channel // 3].numpy()[::-1]
+            expected = np.convolve(values[sentence, :, channel].numpy(), taps, mode="same")
+            np.testing.assert_allclose(found[sentence, :, channel], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [7, 20], ids=["filled up", "as it is"])
+def test_attention_is_that_of_torch(length: int) -> None:
+    """The faster products for the CPU would compute another attention."""
+    Q, K, V = torch.randn(3, 2, length, 12, generator=generator(), dtype=torch.float64)
+    Q = Q[:, :4]
+    found, maps = attend(Q, K, V, heads=3, maps=True)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *(part.unflatten(2, (3, 4)).transpose(1, 2) for part in (Q, K, V))
+    )
+    torch.testing.assert_close(found, expected.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(maps.sum(dim=3), torch.ones_like(maps[..., 0]))
+
+
+def test_a_chained_layer_walks_one_step() -> None:
+    """A whole step of the chain in one layer, what `chained` is for, would need two."""
+    heads = Heads(learned=0, association=1, convolution=1)
+    for chained in (False, True):
+        model = build(heads, layers=1, chained=chained, norm="pre").double()
+        tokens, places = sentences(1)
+        tokens[0, :] = torch.arange(2, 2 + LENGTH)  # all different but for one pair
+        tokens[0, 3] = tokens[0, 12]
+
+        def output(model: LegoTransformer = model, tokens: Tensor = tokens) -> Tensor:
+            return model(tokens, torch.tensor([[2]]))  # one place before the pair's first
+
+        before = output()
+        with torch.no_grad():  # what is at the other place of the pair, far away
+            model.W_pos[12] += torch.randn(D_MODEL, generator=generator())
+        assert torch.equal(before, output()) != chained
+
+
+def test_iterations_of_a_tied_model() -> None:
+    """Running a tied model longer than it was trained would be another computation."""
+    short, long = build(tied=True, layers=2), build(tied=True, layers=5)
+    long.load_state_dict(short.state_dict())
+    tokens, places = sentences()
+    torch.testing.assert_close(short(tokens, places, iterations=5), long(tokens, places))
+    assert short.read(tokens, iterations=5).hidden.shape[1] == 6
+    with pytest.raises(ValueError, match="an untied model of 3 layers has no iterations"):
+        build()(tokens, places, iterations=4)
+
+
+def test_initial_weights_are_the_seed_s() -> None:
+    """Two runs of one seed would start from different weights, or two seeds from the same."""
+    models = []
+    for seed, noise in ((3, 0), (3, 1), (4, 0)):
+        torch.manual_seed(noise)  # the global generator must not matter
+        model = LegoTransformer(
+            Architecture(layers=2, d_model=64, d_ff=256, heads=(Heads(),)),
+            d_vocab=30,
+            length=20,
+            classes=1,
+            special=SPECIAL,
+            generator=generator(seed),
+        )
+        models.append(torch.cat([parameter.flatten() for parameter in model.parameters()]))
+    assert torch.equal(models[0], models[1]) and not torch.equal(models[0], models[2])
+    matrix = model.layers[0].W_in.weight
+    assert matrix.std().item() == pytest.approx(0.02, rel=0.02)
+    assert model.layers[0].W_in.bias.abs().max() == 0
+
+
+def test_dropout_only_in_training() -> None:
+    """Evaluation would be noisy, or training without the dropout that was asked for."""
+    model = build(dropout=0.3)
+    tokens, places = sentences()
+    assert torch.equal(model(tokens, places), model(tokens, places))
+    model.train()
+    torch.manual_seed(0)
+    assert not torch.equal(model(tokens, places), model(tokens, places))
+    assert (model.read(tokens, maps=True).maps == 0).float().mean().item() > 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"d_model": 30}, "d_model: 30 is not a multiple of the 4 heads"),
+        ({"heads": [{"learned": 0}]}, "is not a multiple of the 0 heads"),
+        ({"window": 4}, "window: 4 is even"),
+        ({"chained": True}, "chained: needs association and convolution heads"),
+        ({"heads": [{}, {}]}, "heads: has 2 entries, not 1 or 3"),
+        ({"heads": [{}, {}, {}], "tied": True}, "has 3 entries, not 1, since layers are tied"),
+    ],
+)
+def test_impossible_architectures(options: dict, message: str) -> None:
+    """A mistake in the configuration would surface as a shape error inside a job."""
+    plain = {"layers": 3, "d_model": 32, "heads": [{}]}
+    with pytest.raises(ValidationError, match=message):
+        Architecture(**plain | options)
+
+
+def test_maps_of_unlike_layers() -> None:
+    """Maps of layers with different heads cannot be stacked; the error would not say so."""
+    model = build(Heads(learned=4), Heads(learned=1, association=2), Heads(learned=2))
+    with pytest.raises(ValueError, match="same number of learned heads"):
+        model.read(sentences()[0], maps=True)

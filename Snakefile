@@ -27,6 +27,8 @@ include: "rules/text_paths.smk"
 include: "rules/text.smk"
 include: "rules/embedding_paths.smk"
 include: "rules/embedding.smk"
+include: "rules/lego_paths.smk"
+include: "rules/lego.smk"
 include: "rules/report.smk"
 
 
@@ -41,6 +43,10 @@ localrules:
     text,
     text_table,
     embedding,
+    lego,
+    lego_bag,
+    lego_compare,
+    lego_runs,
     claims,
     report_claims,
     report_ledger,
@@ -53,5 +59,6 @@ rule all:
         rules.topic.input,
         rules.text.input,
         rules.embedding.input,
+        rules.lego.input,
         rules.claims.input,
         "results/runs.csv",

@@ -6,11 +6,16 @@ try:
     CLAIMS = ledger.load(ROOT / "claims.yaml")
 except ValueError as error:
     sys.exit(str(error))
-SEEDS = {"topic": TOPIC_SEEDS, "text": TEXT_SEEDS, "embedding": EMBEDDING.seeds}
+SEEDS = {
+    "topic": TOPIC_SEEDS,
+    "text": TEXT_SEEDS,
+    "embedding": EMBEDDING.seeds,
+    "lego": LEGO_SEEDS,
+}
 TESTABLE = ledger.testable(
     CLAIMS,
     SETTINGS.scale,
-    [*TOPIC_ARTIFACTS, *TEXT_ARTIFACTS, *EMBEDDING_ARTIFACTS],
+    [*TOPIC_ARTIFACTS, *TEXT_ARTIFACTS, *EMBEDDING_ARTIFACTS, *LEGO_ARTIFACTS],
     SEEDS,
 )
 JUDGED = sorted(
@@ -84,6 +89,7 @@ rule report_ledger:
 rule report_runs:
     input:
         "results/topic/runs.csv",
+        "results/lego/runs.csv",
     output:
         "results/runs.csv",
     log:

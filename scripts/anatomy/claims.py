@@ -67,7 +67,9 @@ class Claim(Settings):
     """One finding of a paper."""
 
     id: str = Field(description="Short name, unique.")
-    study: Literal["topic", "text", "embedding"] = Field(description="Study that it belongs to.")
+    study: Literal["topic", "text", "embedding", "lego"] = Field(
+        description="Study that it belongs to."
+    )
     statement: str = Field(description="What was found, in a sentence.")
     source: str = Field(description="Where: paper and theorem, figure or section.")
     scale: Literal["smoke", "laptop", "paper"] = Field(

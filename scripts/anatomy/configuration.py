@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from scripts.anatomy.compute import ComputeSettings
 from scripts.anatomy.embedding.settings import EmbeddingStudy
+from scripts.anatomy.lego.settings import LegoStudy
 from scripts.anatomy.pretrained.settings import Model, TopicModel
 from scripts.anatomy.settings import Name, Settings, inconsistent, present
 from scripts.anatomy.text.settings import TextStudy
@@ -50,10 +51,15 @@ class Config(Settings):
     text: TextStudy = Field(description="Topics in real text and pretrained models.")
 
     embedding: EmbeddingStudy = Field(description="Every parameter read in vocabulary space.")
+    lego: LegoStudy = Field(description="Chains of reasoning over a group.")
 
     @model_validator(mode="after")
     def _names_known(self) -> Self:
-        wanted = {"text.models": self.text.models, "embedding.models": self.embedding.models}
+        wanted = {
+            "text.models": self.text.models,
+            "embedding.models": self.embedding.models,
+            "lego.pretrained": self.lego.pretrained,
+        }
         for key, names in wanted.items():
             _check_known(key, names, self.present_models, "model")
         for name, model in self.present_models.items():

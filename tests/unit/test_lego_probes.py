@@ -192,11 +192,9 @@ def test_loss_and_predictions_of_one_logit_and_of_several() -> None:
     assert evaluate.predict(two).tolist() == [[1, 0]]
 
 
-def test_extrapolation_reach_and_first_time() -> None:
+def test_reach_and_first_time() -> None:
     """Numbers that compare models would be about other positions or steps."""
     accuracies = np.array([1.0, 0.95, 0.9, 0.6, 0.95, 0.5])
-    assert evaluate.extrapolation(accuracies, 3) == pytest.approx((0.6 + 0.95 + 0.5) / 3)
-    assert np.isnan(evaluate.extrapolation(accuracies, 6))
     assert evaluate.reach(accuracies) == 2
     assert evaluate.reach(accuracies[:3]) == 2 and evaluate.reach(np.array([0.5])) == -1
     history = np.array([[1.0, 0.5, 0.5], [0.98, 0.99, 0.6], [1.0, 0.7, 0.98]])
@@ -220,43 +218,3 @@ def test_predictions_are_made_in_parts() -> None:
     whole = evaluate.predict(model(sentences, places, iterations=3)).numpy()
     found = evaluate.predictions(model, sentences, places, at_once=4, iterations=3)
     assert (found == whole).all() and len(np.unique(found)) > 1
-
-
-def chains(order: int, *lengths: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, operators and parents in sentences of disjoint chains over Z_order."""
-    parents = np.concatenate(
-        [np.r_[-1, np.arange(start, start + length - 1)]
-         for start, length in zip(np.cumsum([0, *lengths]), lengths, strict=False)]
-    )  # fmt: skip
-    rng = np.random.default_rng(0)
-    operators = rng.integers(0, order, (4000, sum(lengths))) * (parents >= 0)
-    values = rng.integers(0, order, operators.shape)
-    for position in np.flatnonzero(parents >= 0):
-        values[:, position] = (values[:, parents[position]] + operators[:, position]) % order
-    return values, operators, np.tile(parents, (len(values), 1))
-
-
-@pytest.mark.parametrize("order", [2, 5])
-def test_counting_solves_the_leaf_of_one_chain_and_nothing_in_two(order: int) -> None:
-    """The shortcut's answer would be another one than counting gives."""
-    values, operators, parents = chains(order, 6)
-    for position in (2, 5):  # it is blind to the position
-        found = evaluate.counted(values, operators, parents, position, order=order)
-        assert (found == values[:, 5]).all()
-    values, operators, parents = chains(order, 3, 3)
-    for leaf, root in ((2, 0), (5, 3)):
-        found = evaluate.counted(values, operators, parents, leaf, order=order)
-        assert (found == values[:, leaf]).mean() == pytest.approx(1 / order, abs=0.03)
-        assert (found == (values[:, root] + operators.sum(axis=1)) % order).all()
-
-
-def test_shortcut_agreement() -> None:
-    """A model that counts would not be told from one that reasons."""
-    rng = np.random.default_rng(0)
-    truth = rng.integers(0, 2, 4000)
-    shortcut = np.where(rng.random(4000) < 0.8, truth, 1 - truth)  # more often right than wrong
-    assert evaluate.agreement(shortcut, shortcut, truth) == 1
-    assert evaluate.agreement(truth, shortcut, truth) == 0.5
-    guesses = rng.integers(0, 2, 4000)
-    assert evaluate.agreement(guesses, shortcut, truth) == pytest.approx(0.5, abs=0.03)
-    assert np.isnan(evaluate.agreement(truth, truth, truth))

@@ -23,6 +23,7 @@ NAMED = [
     *(("topic", section) for section in ("corpora", "variants", "grids")),
     ("text", "corpora"),
     *(("embedding", section) for section in ("readings", "golden")),
+    *(("lego", section) for section in ("tasks", "variants", "comparisons")),
 ]
 
 

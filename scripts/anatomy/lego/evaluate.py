@@ -53,12 +53,6 @@ def accuracy(
     return (predicted == values).mean(axis=0)
 
 
-def extrapolation(accuracies: Float[np.ndarray, "*any positions"], supervised: int) -> np.ndarray:
-    """E, the mean accuracy over the positions that were never supervised; NaN if all were."""
-    unseen = accuracies[..., supervised:]
-    return unseen.mean(axis=-1) if unseen.shape[-1] else np.full(unseen.shape[:-1], np.nan)
-
-
 def reach(accuracies: Float[np.ndarray, "positions"]) -> int:
     """R, the last position up to which all are at 0.9 or more; -1 if not even the root is."""
     below = np.flatnonzero(accuracies < SOLVED)
@@ -74,47 +68,3 @@ def first_time(
     """T99, the first step at which each position is at the threshold; infinity if none is."""
     solved = history >= threshold
     return np.where(solved.any(axis=0), steps[solved.argmax(axis=0)], np.inf)
-
-
-def counted(
-    values: Int64[np.ndarray, "sentences positions"],
-    operators: Int64[np.ndarray, "sentences positions"],
-    parents: Int64[np.ndarray, "sentences positions"],
-    position: int,
-    *,
-    order: int = 2,
-) -> Int64[np.ndarray, "sentences"]:
-    """The shortcut's answer in a cyclic group: the root's value moved by all operators together.
-
-    In Z2 it is the root flipped by every `not` of the sentence. That is right about the leaf of a
-    single chain, and about nothing else more often than by chance, but for the leak of short ones.
-
-    Args:
-        values: Values in chain order.
-        operators: Operators; the element 0, which is the identity, at roots.
-        parents: The clause that each clause uses; -1 at roots.
-        position: Whose value is asked for. Its root is the last one up to there, also where a
-            clause in between is missing.
-        order: Number of elements.
-    """
-    clause = np.arange(position + 1)
-    root = np.where(parents[:, : position + 1] == -1, clause, -1).max(axis=1)
-    return (values[np.arange(len(values)), root] + operators.sum(axis=1)) % order
-
-
-def agreement(
-    predicted: Int64[np.ndarray, "sentences"],
-    shortcut: Int64[np.ndarray, "sentences"],
-    truth: Int64[np.ndarray, "sentences"],
-) -> float:
-    """Shortcut agreement: how often a prediction is what the shortcut says.
-
-    Sentences are weighted as if the shortcut were right in half of them. Then it is 1 for a model
-    that follows the shortcut and 0.5 for one that follows the chain, or guesses. NaN where the
-    shortcut is always right or always wrong, since then the two cannot be told apart.
-    """
-    right = shortcut == truth
-    if right.all() or not right.any():
-        return float("nan")
-    agrees = predicted == shortcut
-    return float((agrees[right].mean() + agrees[~right].mean()) / 2)

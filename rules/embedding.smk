@@ -48,6 +48,7 @@ rule embedding_heads:
     input:
         model=ancient("results/models/{model}/weights"),
         source="results/models/{model}/source.json",
+        words=[local(str(path)) for path in [EMBEDDING.pairs.words] if path],
     output:
         heads="results/embedding/{model}/{reading}/heads.parquet",
         pairs="results/embedding/{model}/{reading}/pairs.parquet",

@@ -84,6 +84,7 @@ rule lego_measure:
     resources:
         mem_mb=3000,
         runtime=60,
+        gpu=1,
     params:
         seeds=LEGO_SEEDS,
         variant=lambda wildcards: plain(LEGO_VARIANTS[wildcards.variant]),

@@ -4,7 +4,7 @@ from typing import Any
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.lego import bag, experiment, graphs
+from scripts.anatomy.lego import bag, graphs, laws
 from scripts.anatomy.lego.settings import Task
 
 SAMPLED_GRAPHS = 20_000  # where each sentence has a graph of its own
@@ -13,7 +13,7 @@ SAMPLED_GRAPHS = 20_000  # where each sentence has a graph of its own
 def main(snakemake: Any) -> None:
     """Compute the row of the table."""
     with job.blaming(f"lego.tasks.{snakemake.wildcards.task}"):
-        rules = experiment.law(Task.model_validate(snakemake.params.task))
+        rules = laws.law(Task.model_validate(snakemake.params.task))
     rng = seeding.numpy_generator(0, "bag")
     count = SAMPLED_GRAPHS if callable(rules.graph) else 1
     accuracy, error = bag.accuracy(

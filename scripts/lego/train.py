@@ -14,7 +14,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance
-from scripts.anatomy.lego import experiment
+from scripts.anatomy.lego import experiment, laws
 from scripts.anatomy.lego.settings import Task, Variant
 from scripts.anatomy.training import Run, RunState
 
@@ -30,7 +30,7 @@ def main(snakemake: Any) -> None:
     weights, history, record = outputs
     folder = weights.parent
     with job.blaming(f"lego.tasks.{variant.task}"):
-        rules = experiment.law(Task.model_validate(params.task))
+        rules = laws.law(Task.model_validate(params.task))
     fingerprint = job.fingerprint(params.variant, params.task, params.test, params.code, seed)
     with (
         job.compute(snakemake) as compute,
@@ -38,7 +38,7 @@ def main(snakemake: Any) -> None:
     ):
         if state.restore(outputs):
             return
-        test = experiment.test_sentences(rules, params.test, seed)
+        test = laws.test_sentences(rules, params.test, seed)
         model, run = experiment.train(
             variant,
             rules,

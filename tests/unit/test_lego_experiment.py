@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from scripts.anatomy.lego import evaluate, examine, experiment, settings
+from scripts.anatomy.lego import evaluate, examine, experiment, laws, settings
 from scripts.anatomy.training import RunState
 
 SMALL = {
@@ -39,8 +39,8 @@ def variant(**choices: object) -> settings.Variant:
 @pytest.mark.parametrize("group", ["z2", "d3", "s3", "klein", "z5"])
 def test_every_task_of_the_configuration_can_be_sampled(choice: dict, n: int, group: str) -> None:
     """A task that the schema allows would stop a run midway."""
-    rules = experiment.law(settings.Task(n=n, letters=8, group=group, graph=choice))
-    batch = experiment.test_sentences(rules, 20, seed=0)
+    rules = laws.law(settings.Task(n=n, letters=8, group=group, graph=choice))
+    batch = laws.test_sentences(rules, 20, seed=0)
     assert batch.tokens.shape == (20, rules.layout.length(n))
     assert 0 <= batch.values.min() and batch.values.max() < rules.group.order
 
@@ -49,7 +49,7 @@ def test_a_table_that_is_no_group_is_told_with_its_elements() -> None:
     """A user would train on something that has no inverse, or get a traceback."""
     table = {"names": ["e", "a"], "table": [[0, 1], [1, 1]]}
     with pytest.raises(ValueError, match="inverse|associat"):
-        experiment.law(settings.Task(n=3, group=table))
+        laws.law(settings.Task(n=3, group=table))
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_what_is_supervised() -> None:
 
 
 def trained(folder: Path, **choices: object) -> tuple[dict[str, torch.Tensor], pd.DataFrame]:
-    rules = experiment.law(TASK)
+    rules = laws.law(TASK)
     with RunState(folder, "x") as state:
         model, run = experiment.train(
             variant(**choices), rules, seed=1, state=state,
-            test=experiment.test_sentences(rules, 30, 1),
+            test=laws.test_sentences(rules, 30, 1),
         )  # fmt: skip
     return model.state_dict(), pd.DataFrame(run.evaluations)
 
@@ -111,9 +111,9 @@ def test_same_seed_same_bits_and_curves_of_the_task_alone(choices: dict, tmp_pat
 
 def test_unsupervised_positions_get_no_gradient() -> None:
     """Extrapolation would be of positions that were trained after all."""
-    rules = experiment.law(TASK)
+    rules = laws.law(TASK)
     model = experiment.build(variant(), rules, 0)
-    batch = experiment.tensors(experiment.test_sentences(rules, 8, 0))
+    batch = experiment.tensors(laws.test_sentences(rules, 8, 0))
     changed = experiment.Tensors(batch.tokens, batch.values.clone(), batch.places)
     changed.values[:, 2:] = 1 - changed.values[:, 2:]
     losses = [
@@ -124,12 +124,13 @@ def test_unsupervised_positions_get_no_gradient() -> None:
 
 def test_measurements_of_a_model_that_knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of the ledger would be of other positions than their names say."""
-    rules = experiment.law(TASK)
-    held = experiment.test_sentences(rules, 50, 0)
+    rules = laws.law(TASK)
+    held = laws.test_sentences(rules, 50, 0)
     wrong_at_2 = held.values.copy()
     wrong_at_2[:, 2] = 1 - wrong_at_2[:, 2]
     monkeypatch.setattr(evaluate, "predictions", lambda *_: wrong_at_2)
-    found = examine._accuracies(None, held, [1.0, 0.6, 0.6, 1.0], [0, 1])
+    model = experiment.build(variant(), rules, 0)
+    found = examine._accuracies(model, held, [1.0, 0.6, 0.6, 1.0], [0, 1])
     assert found["worst_supervised"] == 1 and found["worst"] == 0 and found["reach"] == 1
     assert found["extrapolation"]["mean"] == 0.5
     assert found["extrapolation"]["first_above_bag"] == pytest.approx(-0.6)
@@ -148,7 +149,7 @@ def test_everything_can_be_measured_on_a_trained_model() -> None:
         (settings.Task(n=4, letters=6, group="d3"), {"one_logit": False}),
         (settings.Task(n=4, letters=6, graph={"kind": "paths"}), {"n_tr": 2}),
     ):
-        rules = experiment.law(task)
+        rules = laws.law(task)
         model = experiment.build(variant(**choices), rules, 0).eval()
         history = pd.DataFrame({"step": [0, 4]} | {f"position{k}": [0.5, 0.6] for k in range(4)})
         with torch.inference_mode():

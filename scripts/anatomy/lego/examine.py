@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 
-from scripts.anatomy.lego import bag, evaluate, experiment, graphs, probes, settings, task
+from scripts.anatomy.lego import bag, evaluate, experiment, graphs, laws, probes, settings, task
 from scripts.anatomy.lego.models import LegoTransformer
 from scripts.anatomy.lego.task import Batch, Task
 
@@ -26,7 +26,7 @@ def examine(
 
     `history` are the learning curves, `baseline` what the bag tells of each position.
     """
-    test = experiment.test_sentences(rules, probing.test, seed)
+    test = laws.test_sentences(rules, probing.test, seed)
     curves = history[[f"position{k}" for k in range(rules.n)]].to_numpy()
     positions = experiment.supervised(variant, rules.n)
     found = _accuracies(model, test, baseline, positions) | _order(
@@ -48,7 +48,7 @@ def _accuracies(
     model: LegoTransformer, test: Batch, baseline: list[float], supervised: list[int]
 ) -> dict[str, Any]:
     """Accuracy by position, and how far it is above what the bag alone tells."""
-    held = experiment.tensors(test)
+    held = experiment.tensors(test, device(model))
     predicted = evaluate.predictions(model, held.tokens, held.places)
     accuracy = evaluate.accuracy(predicted, test.values)
     seen = accuracy[supervised]
@@ -97,8 +97,8 @@ def _shortcut(model: LegoTransformer, rules: Task, count: int, seed: int) -> dic
         ("two_chains", task.two_chains(rules, first), first - 1),
         ("branch", task.branched(rules), rules.n - 1),
     ):
-        batch = experiment.test_sentences(altered, count, seed, name)
-        held = experiment.tensors(batch)
+        batch = laws.test_sentences(altered, count, seed, name)
+        held = experiment.tensors(batch, device(model))
         predicted = evaluate.predictions(model, held.tokens, held.places)[:, leaf]
         says = bag.counted(rules.group, batch)
         found[f"{name}_agreement"] = bag.agreement(rules.group, predicted, says)
@@ -112,7 +112,8 @@ def _percolation(
     """Linear probes of every variable's value after every layer."""
     parts = {}
     for name, count in (("probe training", probing.train), ("probe test", probing.test)):
-        held = experiment.tensors(experiment.test_sentences(rules, count, seed, name))
+        sentences = laws.test_sentences(rules, count, seed, name)
+        held = experiment.tensors(sentences, device(model))
         parts[name] = (held.tokens, held.places, held.values)
     classes = rules.group.order
     weights = probes.fit_probes(probes.states(model, *parts["probe training"]), classes=classes)
@@ -130,9 +131,9 @@ def _percolation(
 
 def _heads(model: LegoTransformer, rules: Task, count: int, seed: int) -> dict[str, Any]:
     """How associative and how manipulative the learned heads are."""
-    batch = experiment.test_sentences(rules, count, seed, "maps")
-    tokens = torch.from_numpy(batch.tokens)
-    letters = torch.from_numpy(rules.layout.ids(rules.layout.letters).astype(np.int64))
+    batch = laws.test_sentences(rules, count, seed, "maps")
+    tokens = experiment.tensors(batch, device(model)).tokens
+    letters = torch.from_numpy(rules.layout.ids(rules.layout.letters).astype(np.int64)).to(tokens)
     scores = probes.head_scores(probes.attention_maps(model, tokens), tokens, letters)
     return {
         "association": scores.association_on_variables.tolist(),
@@ -140,3 +141,8 @@ def _heads(model: LegoTransformer, rules: Task, count: int, seed: int) -> dict[s
         "best_association": float(scores.association_on_variables.max()),
         "best_manipulation": float(scores.manipulation.max()),
     }
+
+
+def device(model: LegoTransformer) -> torch.device:
+    """Where a model is."""
+    return model.W_E.device

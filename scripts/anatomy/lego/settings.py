@@ -35,7 +35,7 @@ class Table(Settings):
 
 
 class Graph(Settings):
-    """Which clause uses which variable."""
+    """The dependency graph of a sentence."""
 
     kind: Literal["path", "paths", "varied", "branch", "star", "balanced", "recursive"] = Field(
         "path",

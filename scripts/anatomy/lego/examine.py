@@ -7,9 +7,11 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 
-from scripts.anatomy.lego import bag, evaluate, experiment, graphs, laws, probes, settings, task
+from scripts.anatomy.lego import bag, evaluate, experiment, laws, probes, settings, task
 from scripts.anatomy.lego.models import LegoTransformer
 from scripts.anatomy.lego.task import Batch, Task
+
+SHORTEST = 4  # clauses that make two chains with a step each
 
 
 def examine(
@@ -32,16 +34,12 @@ def examine(
     found = _accuracies(model, test, baseline, positions) | _order(
         curves, history["step"].to_numpy()
     )
-    if not callable(rules.graph) and _is_path(rules) and rules.n >= 4:
+    if rules.n >= SHORTEST:
         found["shortcut"] = _shortcut(model, rules, probing.test, seed)
     found["percolation"] = _percolation(model, rules, probing, seed)
     if min(heads.learned for heads in variant.model.heads) > 0:
         found["heads"] = _heads(model, rules, probing.maps, seed)
     return found
-
-
-def _is_path(rules: Task) -> bool:
-    return bool((np.asarray(rules.graph) == graphs.path(rules.n)).all())
 
 
 def _accuracies(
@@ -77,7 +75,7 @@ def _order(curves: Float[np.ndarray, "points positions"], steps: np.ndarray) -> 
     `learning` is the mean accuracy over the learning curve, roots (which are copied) left out.
     """
     first = evaluate.first_time(curves, steps, threshold=0.95)
-    middle = first[1:-1]
+    middle = first[1:-1]  # never solved counts as later
     return {
         "learning": float(curves[:, 1:].mean()),
         "solved_at": [float(step) if np.isfinite(step) else None for step in first],

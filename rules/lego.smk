@@ -130,13 +130,20 @@ rule lego_heads:
 
 rule lego_compare:
     input:
-        **LEGO_COMPARED,
+        of=lambda wildcards: lego_of_variants(
+            [LEGO_COMPARISONS[wildcards.comparison].of], "metrics.json"
+        ),
+        over=lambda wildcards: lego_of_variants(
+            [LEGO_COMPARISONS[wildcards.comparison].over], "metrics.json"
+        ),
     output:
-        "results/lego/comparisons.json",
+        "results/lego/comparisons/{comparison}.json",
     log:
-        "logs/lego/compare.log",
+        "logs/lego/comparisons/{comparison}.log",
     benchmark:
-        "logs/lego/compare.tsv"
+        "logs/lego/comparisons/{comparison}.tsv"
+    wildcard_constraints:
+        comparison=one_of(LEGO_COMPARISONS),
     conda:
         CONDA
     threads: 1
@@ -144,10 +151,10 @@ rule lego_compare:
         mem_mb=500,
         runtime=10,
     params:
-        comparisons={n: plain(c) for n, c in LEGO.present_comparisons.items()},
+        metric=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].metric,
         code=code("lego/compare.py"),
     message:
-        "Set LEGO variants against each other"
+        "Compare LEGO variants: {wildcards.comparison}"
     script:
         "../scripts/lego/compare.py"
 

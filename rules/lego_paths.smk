@@ -30,14 +30,10 @@ LEGO_FIGURES = [
     "task",
     *(["patterns", "heads"] if LEGO.pretrained else []),
 ]
-LEGO_COMPARED = {
-    f"{name}_{side}": lego_of_variants([getattr(comparison, side)], "metrics.json")
-    for name, comparison in LEGO.present_comparisons.items()
-    for side in ("of", "over")
-}
+LEGO_COMPARISONS = LEGO.present_comparisons
 # What claims can be measured on
 LEGO_ARTIFACTS = [
-    "results/lego/comparisons.json",
+    *expand("results/lego/comparisons/{name}.json", name=LEGO_COMPARISONS),
     *lego_of_variants(LEGO_VARIANTS, "metrics.json"),
     *expand("results/lego/heads/{model}/run.json", model=LEGO.pretrained),
 ]

@@ -1,6 +1,7 @@
 # What every study needs: the checked configuration and the fingerprints of code.
 import sys
 
+from scripts.anatomy.artifacts import digest
 from scripts.anatomy.configuration import ConfigError, validate
 from scripts.anatomy.fingerprint import fingerprint
 from scripts.anatomy.pretrained.store import TOKENIZER, WANTED

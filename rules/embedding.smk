@@ -106,6 +106,7 @@ rule embedding_robustness:
         runtime=120,
         gpu=1,
     params:
+        reading=lambda wildcards: plain(EMBEDDING_READINGS[wildcards.reading]),
         seeds=EMBEDDING.seeds,
         robustness=plain(EMBEDDING.robustness),
         longest=EMBEDDING.hidden.longest,
@@ -204,6 +205,7 @@ rule embedding_page_vectors:
         mem_mb=1500,
         runtime=10,
     params:
+        masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
         model="{model}",
         code=code("embedding/page_vectors.py"),
     message:
@@ -239,6 +241,7 @@ rule embedding_page_heads:
         mem_mb=1500,
         runtime=10,
     params:
+        masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
         model="{model}",
         code=code("embedding/page_heads.py"),
     message:

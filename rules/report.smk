@@ -1,6 +1,5 @@
 # Over all studies: the ledger of claims, and the table of runs.
 from scripts.anatomy import claims as ledger
-from scripts.anatomy.artifacts import digest
 
 try:
     CLAIMS = ledger.load(ROOT / "claims.yaml")

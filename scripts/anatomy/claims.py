@@ -21,6 +21,10 @@ FEWEST_SEEDS = 3
 Verdict = Literal["reproduced", "not reproduced", "not testable at this scale"]
 
 
+class MissingMetric(ValueError):
+    """An artifact has no such metric: a setting of the run leaves it out."""
+
+
 class Expectation(Settings):
     """Where a value should be; give exactly one of near, between, above and below."""
 
@@ -197,6 +201,6 @@ def _values(
 def _lookup(record: Any, metric: str, path: str) -> Any:
     for key in metric.split("."):
         if not isinstance(record, Mapping) or key not in record:
-            raise ValueError(f"{path} has no metric {metric}: {key} is missing")
+            raise MissingMetric(f"{path} has no metric {metric}: {key} is missing")
         record = record[key]
     return record

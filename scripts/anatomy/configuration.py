@@ -7,6 +7,7 @@ starts. `schemas/config.schema.json` is generated from the same models:
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -63,6 +64,8 @@ class Config(Settings):
         for key, names in wanted.items():
             _check_known(key, names, self.present_models, "model")
         for name, model in self.present_models.items():
+            if re.fullmatch(r"seed\d+|figures", name):
+                raise inconsistent(f"models.{name}", "results have folders so named")
             if isinstance(model, TopicModel):
                 self._check_trained(f"models.{name}", model)
         corpus = self.embedding.hidden.corpus

@@ -1,5 +1,6 @@
 """Read every head's matrices over the vocabulary: top pairs, copying, identity, effective rank."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from scripts.anatomy.embedding.settings import Golden, Reading, TopPairs
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.pretrained import loading
 
+logger = logging.getLogger(__name__)
+
 
 def main(snakemake: Any) -> None:
     """Go through the heads, one matrix at a time."""
@@ -26,7 +29,7 @@ def main(snakemake: Any) -> None:
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = view(loading.model(folder, head=True).to(compute.device))
         layers = heads.spaced(len(model.layers), params.layers)
-        _check_golden(golden, layers, len(model.layers[0].W_Q))
+        _check_golden(golden, layers, heads.spaced(len(model.layers[0].W_Q), settings.heads))
         tokenizer = loading.tokenizer(folder, len(model.W_E))
         vocabulary = tokens.read_vocabulary(tokenizer, len(model.W_E))
         known = settings.words and settings.words.read_text("utf-8").split()
@@ -60,23 +63,23 @@ def main(snakemake: Any) -> None:
     artifacts.write_json(out.summary, _summary(table, top, golden, vocabulary.texts))
 
 
-def _check_golden(golden: dict[str, Golden], layers: list[int], count: int) -> None:
+def _check_golden(golden: dict[str, Golden], layers: list[int], read: list[int]) -> None:
     """Raise ValueError for a known head that is not among those that are read."""
     for name, head in golden.items():
-        if head.layer not in layers or head.head >= count:
+        if head.layer not in layers or head.head not in read:
             raise ValueError(
                 f"embedding.golden.{name}: head {head.head} of layer {head.layer} is not read; "
-                f"layers {layers} are, with {count} heads each"
+                f"heads {read} of layers {layers} are"
             )
 
 
 def _rows(texts: list[str], wanted: list[str]) -> Integer[np.ndarray, "chosen"]:
-    """The places of the first tokens that are the wanted words; ValueError if one is none."""
+    """The places of the first tokens that are the wanted words; others are told in the log."""
     place = {text.strip().lower(): number for number, text in reversed(list(enumerate(texts)))}
-    missing = [word for word in wanted if word.lower() not in place]
-    if missing:
-        raise ValueError(f"embedding.pairs.rows: no single token for {', '.join(missing)}")
-    return np.array([place[word.lower()] for word in wanted], dtype=np.int64)
+    for word in wanted:
+        if word.lower() not in place:
+            logger.warning("embedding.pairs.rows: %s is no single token here, so not listed", word)
+    return np.array([place[w.lower()] for w in wanted if w.lower() in place], dtype=np.int64)
 
 
 ORDERS = ("largest", "smallest")  # the largest by absolute value are among these

@@ -28,13 +28,14 @@ def main(snakemake: Any) -> None:
         vocabulary = tokens.read_vocabulary(tokenizer, len(W_U))
         readings = hidden.read_documents(
             model,
-            tokens.cut(texts, tokenizer, settings.longest),
+            tokens.cut(texts, tokenizer, min(settings.longest, loading.positions(model))),
             W_U,
             layers=found.layers,
             k=settings.k,
             m=settings.m,
             allowed=torch.from_numpy(tokens.token_filter(vocabulary)),
             published=settings.published,
+            skip=0 if settings.published else 1,
         )
     baseline = hidden.published_baseline if settings.published else hidden.other_document
     rows = []

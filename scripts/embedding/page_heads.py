@@ -12,8 +12,8 @@ PAIRS = 12
 TITLES = {"VO": "writes (attended to → promoted)", "QK": "attends (query → key)"}
 INTRODUCTION = (
     "The largest entries of each head's matrices over the vocabulary: which token's presence "
-    "promotes which, and which token attends to which. Pairs of a token with itself are counted in "
-    "the atlas and left out here. Offensive words are masked."
+    "promotes which, and which token attends to which. The copying score is that of the atlas. "
+    "Offensive words are masked."
 )
 
 

@@ -8,8 +8,8 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.embedding import hidden, robustness, summary, tokens
-from scripts.anatomy.embedding.settings import Robustness
+from scripts.anatomy.embedding import hidden, parameters, robustness, summary, tokens
+from scripts.anatomy.embedding.settings import Reading, Robustness
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.pretrained import loading
 
@@ -25,9 +25,11 @@ def main(snakemake: Any) -> None:
     n = settings.vectors
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = loading.model(folder, head=True).to(compute.device)
-        seen = view(model)
+        seen = parameters.read_as(view(model), Reading.model_validate(params.reading))
         tokenizer = loading.tokenizer(folder, len(seen.W_E))
-        documents = tokens.cut(texts[: -(-n // PER_DOCUMENT)], tokenizer, params.longest)
+        documents = tokens.cut(
+            texts[: -(-n // PER_DOCUMENT)], tokenizer, min(params.longest, loading.positions(model))
+        )
         ks = [k for k in settings.ks if k <= len(seen.W_E)]
         for seed in params.seeds:
 

@@ -1,11 +1,14 @@
 """The ledger: the verdict on every claim, computed from the artifacts that it names."""
 
+import logging
 from typing import Any
 
 import pandas as pd
 
 from scripts import job
 from scripts.anatomy import artifacts, claims
+
+logger = logging.getLogger(__name__)
 
 
 def main(snakemake: Any) -> None:
@@ -20,7 +23,11 @@ def main(snakemake: Any) -> None:
         records = (
             {p: artifacts.read_json(files[p]) for p in claim.paths(seeds)} if testable else None
         )
-        rows.append(claims.judge(claim, records, seeds))
+        try:
+            rows.append(claims.judge(claim, records, seeds))
+        except claims.MissingMetric as missing:
+            logger.warning("%s is not testable: %s", claim.id, missing)
+            rows.append(claims.judge(claim, None, seeds))
     artifacts.write_table(snakemake.output[0], pd.DataFrame(rows))
 
 

@@ -23,7 +23,8 @@ def main(snakemake: Any) -> None:
             (table["fraction"] == reference.fraction) & (table["threshold"] == reference.threshold)
         ]
         maps.append([_map(table, kind) for kind in ("trained", "control")])
-    spread = np.nanquantile(np.abs(np.concatenate([m.ravel() for m, _ in maps]) - 1), 0.98)
+    off = np.abs(np.concatenate([m.ravel() for m, _ in maps]) - 1)
+    spread = max(np.nanquantile(off, 0.98), 0.01) if np.isfinite(off).any() else 0.01
     norm = TwoSlopeNorm(1, vmin=max(0, 1 - spread), vmax=1 + spread)
     tall = sum(1.2 + 0.28 * len(trained) for trained, _ in maps)
     wide = max(m.shape[1] for m, _ in maps)
@@ -42,7 +43,7 @@ def main(snakemake: Any) -> None:
 
 def _map(table: pd.DataFrame, weights: str) -> np.ndarray:
     rows = table[table["weights"] == weights]
-    return rows.pivot_table(index="layer", columns="head", values="ratio").to_numpy()
+    return rows.groupby(["layer", "head"])["ratio"].mean().unstack().to_numpy()
 
 
 job.run(main, globals())

@@ -96,7 +96,7 @@ def _measured(
 
 def _embeddings(model: PreTrainedModel) -> np.ndarray:
     """The input embeddings, a row a token."""
-    return model.get_input_embeddings().weight.detach().double().cpu().numpy()
+    return model.get_input_embeddings().weight.detach().cpu().double().numpy()
 
 
 def _write_cosines(

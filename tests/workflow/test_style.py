@@ -139,7 +139,7 @@ def test_an_overlay_names_nothing_that_is_not_there(name: str) -> None:
     assert unknown == []
 
 
-OWN = {"kind", "matrix"}  # keys that only an entry of the overlay's own needs
+OWN = {"kind", "matrix", "n", "task", "of"}  # keys that only an entry of the overlay's own needs
 
 
 def at(config: dict[str, Any], place: Sequence[str]) -> dict[str, Any]:

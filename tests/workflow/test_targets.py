@@ -24,14 +24,19 @@ def test_the_graph_of_every_configuration_builds(fresh: Checkout) -> None:
         for file in (ROOT / "rules").glob("*.smk")
         for rule in re.findall(r"^rule (\w+):", file.read_text("utf-8"), re.M)
     }
-    named = {"topic", "text", "embedding", "claims"}
+    named = {"topic", "text", "embedding", "lego", "claims"}
     assert default | smoke | paper == every_rule - named - {"model_of_topic"}
     assert smoke == default  # the smoke run tries all that the default run uses
 
 
 def test_claims_and_every_study_are_targets(fresh: Checkout) -> None:
     """`snakemake topic` would make more than a study, or `snakemake claims` not the ledger."""
-    needed = {"topic": set(), "text": {"model"}, "embedding": {"model", "text_corpus"}}
+    needed = {
+        "topic": set(),
+        "text": {"model"},
+        "embedding": {"model", "text_corpus"},
+        "lego": set(),
+    }
     of_study = {study: fresh.plan("--", study).rules for study in needed}
     for study, others in needed.items():
         assert {rule for rule in of_study[study] if not rule.startswith(study)} == others

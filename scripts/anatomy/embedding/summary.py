@@ -10,7 +10,7 @@ def by_layer(
 ) -> dict[str, dict]:
     """What two columns are on average over layers, and in how many of them the first is larger.
 
-    Nested by the values of `keys`; each number a list over the seeds. `separated` counts layers
+    Nested by the values of `keys`; each number a list over the seeds. `layers_clear` counts layers
     where the difference is more than two standard errors, if the table has `difference_error`.
     """
     found: dict[str, dict] = {}

@@ -37,11 +37,14 @@ def config(folder: Path) -> PreTrainedConfig:
             in the repository.
     """
     try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        found = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, StrictDataclassError) as error:
         raise UnfitModel(
             f"its config.json is none that can be used: {_first_line(error)}"
         ) from None
+    if getattr(found, "quantization_config", None):
+        raise UnfitModel("its weights are quantised; store what they stand for, in float32")
+    return found
 
 
 def model(folder: Path, *, head: bool = False) -> PreTrainedModel:

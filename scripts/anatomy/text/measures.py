@@ -214,7 +214,7 @@ def _by_distance(
 
 def _array(sums: Tensor) -> np.ndarray:
     """Sums of one document, in which float32 is exact enough, to add up in float64."""
-    return sums.double().cpu().numpy()
+    return sums.cpu().double().numpy()
 
 
 # --- embeddings ---------------------------------------------------------------------------------

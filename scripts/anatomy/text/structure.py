@@ -139,7 +139,7 @@ def summary(table: pd.DataFrame, heads: pd.DataFrame, reference: Reference) -> d
         r / by for r, by in zip(trained["ratio"], trained["ratio_by_distance"], strict=True)
     ]
     above = _at(heads, reference).query("weights == 'trained'").groupby("seed")["ratio"]
-    trained["heads_above_1"] = above.agg(lambda r: float((r > 1).mean())).tolist()
+    trained["heads_above_1"] = above.agg(lambda r: float((r.dropna() > 1).mean())).tolist()
     trained["cosine_gap_gain"] = _gain(table, "cosine_gap", reference)
     trained["ratio_gain"] = _gain(table, "ratio", reference)
     return found
@@ -155,8 +155,11 @@ def _at(table: pd.DataFrame, reference: Reference) -> pd.DataFrame:
 def _gain(table: pd.DataFrame, column: str, reference: Reference) -> list[float]:
     """Per seed, a column at the strictest threshold less the same at the loosest."""
     rows = table[(table["weights"] == "trained") & (table["fraction"] == reference.fraction)]
-    rows = rows.dropna(subset=column).sort_values("threshold")
-    return [float(r[column].iloc[-1] - r[column].iloc[0]) for _, r in rows.groupby("seed")]
+    found = []
+    for _, of_seed in rows.sort_values("threshold").groupby("seed"):
+        values = of_seed[column].dropna()
+        found.append(float(values.iloc[-1] - values.iloc[0]) if len(values) > 1 else float("nan"))
+    return found
 
 
 def reference_case(cases: Sequence[Case], reference: Reference) -> Case:

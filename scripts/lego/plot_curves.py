@@ -24,7 +24,7 @@ def main(snakemake: Any) -> None:
     rows = -(-len(variants) // COLUMNS)
     wide = min(COLUMNS, len(variants))
     figure, axes = plt.subplots(
-        rows, wide, figsize=(1 + 4.6 * wide, 0.8 + 3.2 * rows), sharey=True, squeeze=False,
+        rows, wide, figsize=(1 + 4.6 * wide, 0.8 + 3.2 * rows), squeeze=False,
         layout="constrained",
     )  # fmt: skip
     for ax in axes.flat:
@@ -52,7 +52,8 @@ def _draw(ax: plt.Axes, table: pd.DataFrame, metrics: dict[str, Any]) -> None:
         )  # fmt: skip
         if k:
             ax.axhline(metrics["bag"][k], color=colour, linewidth=0.8, linestyle=":")
-    ax.set(xlabel="step", ylim=(0.4, 1.02) if min(metrics["bag"]) > 0.45 else (0, 1.02))
+    lowest = table[[f"position{k}" for k in range(n)]].min(axis=None)
+    ax.set(xlabel="step", ylim=(0.4 if lowest > 0.4 else 0, 1.02))
     ax.set_xticks(np.linspace(0, table["step"].max(), 4).round(-1))
     ax.legend(title="position", fontsize="x-small", title_fontsize="x-small", ncols=2)
 

@@ -18,7 +18,7 @@ from scripts.anatomy.compute import ComputeSettings
 from scripts.anatomy.embedding.settings import EmbeddingStudy
 from scripts.anatomy.lego.settings import LegoStudy
 from scripts.anatomy.pretrained.settings import Model, TopicModel
-from scripts.anatomy.settings import Name, Settings, inconsistent, present
+from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
 from scripts.anatomy.text.settings import TextStudy
 from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
 
@@ -62,21 +62,22 @@ class Config(Settings):
             "lego.pretrained": self.lego.pretrained,
         }
         for key, names in wanted.items():
-            _check_known(key, names, self.present_models, "model")
+            for name in names:
+                check_known(key, name, self.present_models, "model")
         for name, model in self.present_models.items():
             if re.fullmatch(r"seed\d+|figures", name):
                 raise inconsistent(f"models.{name}", "results have folders so named")
             if isinstance(model, TopicModel):
                 self._check_trained(f"models.{name}", model)
         corpus = self.embedding.hidden.corpus
-        _check_known("embedding.hidden.corpus", [corpus], self.text.present_corpora, "corpus")
+        check_known("embedding.hidden.corpus", corpus, self.text.present_corpora, "corpus")
         return self
 
     def _check_trained(self, key: str, model: TopicModel) -> None:
         """Raise if the topic study trains no such BERT."""
-        _check_known(f"{key}.variant", [model.variant], self.topic.present_variants, "variant")
+        check_known(f"{key}.variant", model.variant, self.topic.present_variants, "variant")
         variant = self.topic.present_variants[model.variant]
-        _check_known(f"{key}.corpus", [model.corpus], dict.fromkeys(variant.corpora), "corpus")
+        check_known(f"{key}.corpus", model.corpus, variant.corpora, "corpus")
         if variant.model.kind != "bert":
             raise inconsistent(f"{key}.variant", f"{model.variant} is no BERT")
         if model.seed not in self.topic.seeds:
@@ -86,13 +87,6 @@ class Config(Settings):
     def present_models(self) -> dict[str, Model]:
         """The models that were not removed."""
         return present(self.models)
-
-
-def _check_known(key: str, names: list[str], known: dict, kind: str) -> None:
-    """Raise if a study names a model or a corpus that is not there."""
-    for name in names:
-        if name not in known:
-            raise inconsistent(key, f"no {kind} named {name}; there are {', '.join(known)}")
 
 
 def validate(config: dict) -> Config:

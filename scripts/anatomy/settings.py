@@ -1,5 +1,6 @@
 """The base of every configuration model: unknown keys are errors, and values do not change."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -33,3 +34,17 @@ def inconsistent(key: str, message: str) -> PydanticCustomError:
 def present(entries: dict) -> dict:
     """Named entries without those that an overlay removed with null."""
     return {name: entry for name, entry in entries.items() if entry is not None}
+
+
+def distinct(entries: list) -> list:
+    """The entries; ValueError if one is given twice, for it would be counted twice."""
+    if len(set(entries)) < len(entries):
+        raise ValueError(f"an entry is given twice: {', '.join(map(str, entries))}")
+    return entries
+
+
+def check_known(key: str, name: str, known: Iterable[str], kind: str) -> None:
+    """Raise if a key names something that is not there."""
+    known = list(known)
+    if name not in known:
+        raise inconsistent(key, f"no {kind} named {name}; there are {', '.join(known)}")

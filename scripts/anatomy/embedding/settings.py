@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
-from scripts.anatomy.settings import Name, Settings, inconsistent, present
+from scripts.anatomy.settings import Name, Settings, distinct, inconsistent, present
 
 Count = Annotated[int, Field(ge=2)]
 
@@ -128,12 +128,7 @@ class EmbeddingStudy(Settings):
         {}, description="Heads whose pairs are known, to be found again; null removes one."
     )
 
-    @field_validator("seeds", "models")
-    @classmethod
-    def _distinct(cls, entries: list) -> list:
-        if len(set(entries)) < len(entries):
-            raise ValueError(f"an entry is given twice: {', '.join(map(str, entries))}")
-        return entries
+    _distinct = field_validator("seeds", "models")(distinct)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Name, Settings, inconsistent, present
+from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
 
 Clauses = Annotated[int, Field(ge=2, le=100)]
 
@@ -271,9 +271,7 @@ class LegoStudy(Settings):
 
     def _check(self, key: str, variant: Variant) -> None:
         """Raise for a variant whose task is not there, or does not fit."""
-        if variant.task not in self.present_tasks:
-            known = ", ".join(self.present_tasks)
-            raise inconsistent(f"{key}.task", f"no task named {variant.task}; there are {known}")
+        check_known(f"{key}.task", variant.task, self.present_tasks, "task")
         task = self.present_tasks[variant.task]
         if variant.n_tr is not None and variant.n_tr > task.n:
             raise inconsistent(f"{key}.n_tr", f"{variant.n_tr} is above the {task.n} clauses")

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Name, Settings, inconsistent, present
+from scripts.anatomy.settings import Name, Settings, distinct, inconsistent, present
 
 Unit = Literal["document", "paragraph"]
 UNIT = "What counts as a document: the whole text, or each of its lines (paragraphs)."
@@ -253,12 +253,7 @@ class TextStudy(Settings):
         ModelMeasurement(), description="How models are measured."
     )
 
-    @field_validator("seeds", "models")
-    @classmethod
-    def _distinct(cls, entries: list) -> list:
-        if len(set(entries)) < len(entries):
-            raise ValueError(f"an entry is given twice: {', '.join(map(str, entries))}")
-        return entries
+    _distinct = field_validator("seeds", "models")(distinct)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

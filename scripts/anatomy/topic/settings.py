@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Name, Settings, inconsistent, present
+from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
 
 SPECIAL_TOKENS = 4  # PAD, MASK, START, END come before the words
 
@@ -501,9 +501,7 @@ class TopicStudy(Settings):
 
     def _check(self, key: str, corpus: str, model: CompactModel | BertModel) -> None:
         """Raise ValueError if a model cannot be trained on a corpus."""
-        if corpus not in self.present_corpora:
-            known = ", ".join(self.present_corpora)
-            raise inconsistent(key, f"no corpus named {corpus}; there are {known}")
+        check_known(key, corpus, self.present_corpora, "corpus")
         settings = self.present_corpora[corpus]
         if isinstance(settings, TextCorpus) and settings.table is not None:
             return  # the vocabulary is known when the table is read

@@ -27,9 +27,7 @@ def main(snakemake: Any) -> None:
     figures.style()
     reference = Reference.model_validate(snakemake.params.reference)
     table = artifacts.read_table(snakemake.input.table)
-    table = table[
-        (table["fraction"] == reference.fraction) & (table["threshold"] == reference.threshold)
-    ]
+    table = reference.rows(table)
     corpora = table["corpus"].unique()
     height = 2.2 + 0.8 * table["model"].nunique()
     figure, axes = plt.subplots(

@@ -19,9 +19,7 @@ def main(snakemake: Any) -> None:
     names, maps = snakemake.params.models, []
     for path in snakemake.input.heads:
         table = artifacts.read_table(path)
-        table = table[
-            (table["fraction"] == reference.fraction) & (table["threshold"] == reference.threshold)
-        ]
+        table = reference.rows(table)
         maps.append([_map(table, kind) for kind in ("trained", "control")])
     off = np.abs(np.concatenate([m.ravel() for m, _ in maps]) - 1)
     spread = max(np.nanquantile(off, 0.98), 0.01) if np.isfinite(off).any() else 0.01

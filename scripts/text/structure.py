@@ -40,7 +40,7 @@ def main(snakemake: Any) -> None:
     texts = artifacts.read_table(inp.documents)["text"].tolist()
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = loading.model(Path(inp.model)).to(compute.device)
-        tokenizer = loading.tokenizer(Path(inp.model), len(_embeddings(model)))
+        tokenizer = loading.tokenizer(Path(inp.model), len(model.get_input_embeddings().weight))
         longest = min(settings.longest, loading.positions(model))
         readings = alignment.read(texts, tokenizer, first.words, longest=longest)
         tokens = alignment.token_of_words(first.words, tokenizer)
@@ -84,7 +84,7 @@ def _measured(
         rng=seeding.numpy_generator(0, "bootstrap"),
     )
     whole = tokens >= 0
-    vectors = _embeddings(model)[tokens[whole]]
+    vectors = _embeddings(model, tokens[whole])
     dot, cosine = (
         measures.similarity(v, topics[:, whole]) for v in (vectors, measures.unit(vectors))
     )
@@ -94,9 +94,10 @@ def _measured(
     )
 
 
-def _embeddings(model: PreTrainedModel) -> np.ndarray:
-    """The input embeddings, a row a token."""
-    return model.get_input_embeddings().weight.detach().cpu().double().numpy()
+def _embeddings(model: PreTrainedModel, tokens: Int[np.ndarray, "words"]) -> np.ndarray:
+    """The input embeddings of some tokens, a row each."""
+    rows = torch.from_numpy(tokens).to(model.device)
+    return model.get_input_embeddings().weight.detach()[rows].cpu().double().numpy()
 
 
 def _write_cosines(
@@ -110,7 +111,7 @@ def _write_cosines(
     order = [number for of_topic in shown for number in of_topic]
     arrays = {"topic": np.repeat(np.arange(len(shown)), [len(of_topic) for of_topic in shown])}
     for name, model in models.items():
-        unit = measures.unit(_embeddings(model)[tokens[order]])
+        unit = measures.unit(_embeddings(model, tokens[order]))
         arrays[name] = unit @ unit.T
     named = {"words": json.dumps([words[number] for number in order], ensure_ascii=False)}
     artifacts.write_tensors(path, arrays, metadata=named)

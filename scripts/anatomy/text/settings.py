@@ -7,7 +7,7 @@ packages ship.
 
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
     Field,
@@ -19,6 +19,9 @@ from pydantic import (
 )
 
 from scripts.anatomy.settings import Name, Settings, distinct, inconsistent, present
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # whose import would slow down every start of the workflow
 
 Unit = Literal["document", "paragraph"]
 UNIT = "What counts as a document: the whole text, or each of its lines (paragraphs)."
@@ -217,6 +220,15 @@ class Reference(Settings):
 
     fraction: float = Field(1e-2, description="One of filters.fractions.")
     threshold: float = Field(0.5, description="One of filters.thresholds.")
+
+    def rows(self, table: "DataFrame") -> "DataFrame":
+        """The rows of a table that are at this filter."""
+        at = (table["fraction"] == self.fraction) & (table["threshold"] == self.threshold)
+        return table[at]
+
+    def is_at(self, fraction: float, threshold: float) -> bool:
+        """Whether a filter is this one."""
+        return (fraction, threshold) == (self.fraction, self.threshold)
 
 
 class ModelMeasurement(Settings):

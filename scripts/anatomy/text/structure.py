@@ -13,9 +13,9 @@ import pandas as pd
 from jaxtyping import Bool
 
 from scripts.anatomy import seeding
+from scripts.anatomy.text import membership
 from scripts.anatomy.text.lda import Topics
 from scripts.anatomy.text.measures import CLASSES, Attention, Similarity, ratio
-from scripts.anatomy.text.membership import membership
 from scripts.anatomy.text.settings import Filters, Reference
 
 INTERVAL = (2.5, 97.5)
@@ -37,9 +37,9 @@ def cases(fits: Mapping[int, Topics], filters: Filters, reference: Reference) ->
     found = []
     for seed, fit in fits.items():
         for fraction, threshold in filters.grid():
-            topics = membership(fit, fraction=fraction, threshold=threshold)
+            topics = membership.membership(fit, fraction=fraction, threshold=threshold)
             found.append(Case(seed, fraction, threshold, False, topics))
-            if (fraction, threshold) == (reference.fraction, reference.threshold):
+            if reference.is_at(fraction, threshold):
                 found.append(Case(seed, fraction, threshold, True, shuffled(topics, seed)))
     return found
 
@@ -75,13 +75,11 @@ def table(
     ratios = ratio(attention.means, average=True)
     low, high = np.percentile(ratios[1:], INTERVAL, axis=0)
     averages = attention.means[0].mean(axis=(-2, -1))
-    topics = [case.topics for case in cases]
-    held = [t[t.any(axis=1)] for t in topics]
+    sizes = pd.DataFrame([membership.summary(case.topics) for case in cases])
     return pd.DataFrame(
         {
             **_names(cases, weights),
-            "words": [len(t) for t in held],
-            "topics_per_word": [t.sum(axis=1).mean() if len(t) else np.nan for t in held],
+            **sizes,
             **{name: averages[:, place] for place, name in enumerate(CLASSES)},
             **{f"pairs_{name}": attention.pairs[0, :, i] for i, name in enumerate(CLASSES)},
             "ratio": ratios[0],
@@ -129,7 +127,7 @@ def summary(table: pd.DataFrame, heads: pd.DataFrame, reference: Reference) -> d
     most strict threshold (`cosine_gap_gain`, `ratio_gain`).
     """
     found = {}
-    for weights, rows in _at(table, reference).groupby("weights"):
+    for weights, rows in reference.rows(table).groupby("weights"):
         rows = rows.sort_values("seed")
         found[weights] = {
             name: rows[name].tolist() for name in rows if name not in ("weights", "seed")
@@ -138,18 +136,11 @@ def summary(table: pd.DataFrame, heads: pd.DataFrame, reference: Reference) -> d
     trained["beyond_distance"] = [
         r / by for r, by in zip(trained["ratio"], trained["ratio_by_distance"], strict=True)
     ]
-    above = _at(heads, reference).query("weights == 'trained'").groupby("seed")["ratio"]
+    above = reference.rows(heads).query("weights == 'trained'").groupby("seed")["ratio"]
     trained["heads_above_1"] = above.agg(lambda r: float((r.dropna() > 1).mean())).tolist()
     trained["cosine_gap_gain"] = _gain(table, "cosine_gap", reference)
     trained["ratio_gain"] = _gain(table, "ratio", reference)
     return found
-
-
-def _at(table: pd.DataFrame, reference: Reference) -> pd.DataFrame:
-    """The rows at the reference filter."""
-    return table[
-        (table["fraction"] == reference.fraction) & (table["threshold"] == reference.threshold)
-    ]
 
 
 def _gain(table: pd.DataFrame, column: str, reference: Reference) -> list[float]:
@@ -167,8 +158,7 @@ def reference_case(cases: Sequence[Case], reference: Reference) -> Case:
     return next(
         case
         for case in cases
-        if (case.fraction, case.threshold) == (reference.fraction, reference.threshold)
-        and not case.shuffled
+        if reference.is_at(case.fraction, case.threshold) and not case.shuffled
     )
 
 

@@ -206,7 +206,6 @@ rule embedding_page_vectors:
         runtime=10,
     params:
         masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
-        model="{model}",
         code=code("embedding/page_vectors.py"),
     message:
         "Lay out the vectors of {wildcards.model} for reading"
@@ -242,7 +241,6 @@ rule embedding_page_heads:
         runtime=10,
     params:
         masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
-        model="{model}",
         code=code("embedding/page_heads.py"),
     message:
         "Lay out the heads of {wildcards.model} for reading"

@@ -165,8 +165,9 @@ def judge(
     if records is None:
         return row
     values = _worst(claim, records, seeds)
-    of_seeds = [_lookup(records[path], claim.metric, path) for path in claim.paths(seeds)]
-    if len(values) < FEWEST_SEEDS and any(isinstance(value, list) for value in of_seeds):
+    if len(values) < FEWEST_SEEDS and any(
+        isinstance(_lookup(records[path], claim.metric, path), list) for path in claim.paths(seeds)
+    ):
         return row  # a list over too few seeds
     value, low, high = interval(values)
     if claim.every_seed:

@@ -1,6 +1,6 @@
 """How figures look, and how they are saved: one style, safe for the colour-blind, PNG and SVG."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -141,6 +141,32 @@ def layer_bars(ax: Axes, table: pd.DataFrame, columns: Mapping[str, str]) -> Non
         ax.bar(places + offset, mean, width, yerr=reach, label=label, error_kw={"linewidth": 0.8})
     ax.set_xticks(places, labels=list(layers.groups), fontsize="small")
     ax.set_xlabel("layer")
+
+
+def layer_panels(
+    tables: Mapping[str, pd.DataFrame],
+    kind: str,
+    columns: Mapping[str, str],
+    *,
+    title: Callable[[str], str],
+    ylabel: str,
+) -> Figure:
+    """A figure of `layer_bars`: a row a model, a panel for each value of the column `kind`."""
+    wide = max(table[kind].nunique() for table in tables.values())
+    figure, axes = plt.subplots(
+        len(tables), wide, figsize=(1 + 3.1 * wide, 0.8 + 2.7 * len(tables)), squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for row, (name, table) in zip(axes, tables.items(), strict=True):
+        for ax in row:
+            ax.set_visible(False)
+        for ax, (value, rows) in zip(row, table.groupby(kind, sort=False), strict=False):
+            ax.set_visible(True)
+            layer_bars(ax, rows, columns)
+            ax.set_title(f"{name}: {title(value)}")
+        row[0].set_ylabel(ylabel)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
 
 
 SPELLINGS = {"cross entropy": "cross-entropy", "sgd": "SGD", "adam": "Adam", "l2": "L2"} | {

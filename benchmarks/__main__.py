@@ -11,7 +11,7 @@ from dataclasses import asdict
 from benchmarks.comparison import ROOT, Result
 from scripts.anatomy import artifacts
 
-NAMES = ("sampler", "attention", "structure", "training", "pairs", "lego", "overhead")
+NAMES = ("sampler", "attention", "structure", "training", "pairs", "lego", "modules", "overhead")
 LATEST = ROOT / "benchmarks/results/latest.json"
 
 

@@ -18,7 +18,8 @@ from benchmarks.comparison import Result, seconds
 from scripts.anatomy import seeding
 from scripts.anatomy.lego import evaluate
 from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
-from scripts.anatomy.lego.settings import Architecture, Heads
+from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.settings import Heads
 from scripts.anatomy.training import Recipe
 
 # two chains of two, the shortest that cannot be counted out
@@ -110,14 +111,14 @@ def library_bert(model: LegoTransformer) -> BertModel:
         name = f"encoder.layer.{number}"
         thirds = zip(
             ("query", "key", "value"),
-            layer.W_QKV.weight.chunk(3),
-            layer.W_QKV.bias.chunk(3),
+            layer.mixing.W_QKV.weight.chunk(3),
+            layer.mixing.W_QKV.bias.chunk(3),
             strict=True,
         )
         for part, weight, bias in thirds:
             weights[f"{name}.attention.self.{part}.weight"] = weight
             weights[f"{name}.attention.self.{part}.bias"] = bias
-        weights |= _named(f"{name}.attention.output.dense", layer.W_O)
+        weights |= _named(f"{name}.attention.output.dense", layer.mixing.W_O)
         weights |= _named(f"{name}.attention.output.LayerNorm", layer.norm_mix)
         weights |= _named(f"{name}.intermediate.dense", layer.W_in)
         weights |= _named(f"{name}.output.dense", layer.W_out)

@@ -31,6 +31,8 @@ rule lego_bag:
 
 
 rule lego_train:
+    input:
+        unpack(lego_pretrained),
     output:
         weights="results/lego/{task}/{variant}/seed{seed}/weights.safetensors",
         history="results/lego/{task}/{variant}/seed{seed}/history.csv",
@@ -48,13 +50,15 @@ rule lego_train:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=4000,
         runtime=1440,
         gpu=1,
     params:
-        variant=lambda wildcards: plain(LEGO_VARIANTS[wildcards.variant]),
+        variant=lambda wildcards: plain(
+            LEGO_VARIANTS[wildcards.variant], exclude={"probing"}
+        ),
         task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
-        test=LEGO.probing.test,
+        test=lambda wildcards: LEGO.probing_of(wildcards.variant).test,
         code=code("lego/train.py"),
     message:
         "Train {wildcards.variant} on {wildcards.task}, seed {wildcards.seed}"
@@ -64,6 +68,7 @@ rule lego_train:
 
 rule lego_measure:
     input:
+        unpack(lego_pretrained),
         weights=lego_of_seeds(
             "results/lego/{task}/{variant}/seed{seed}/weights.safetensors"
         ),
@@ -87,9 +92,11 @@ rule lego_measure:
         gpu=1,
     params:
         seeds=LEGO_SEEDS,
-        variant=lambda wildcards: plain(LEGO_VARIANTS[wildcards.variant]),
+        variant=lambda wildcards: plain(
+            LEGO_VARIANTS[wildcards.variant], exclude={"probing"}
+        ),
         task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
-        probing=plain(LEGO.probing),
+        probing=lambda wildcards: plain(LEGO.probing_of(wildcards.variant)),
         code=code("lego/measure.py"),
     message:
         "Look into {wildcards.variant} on {wildcards.task}, all seeds"
@@ -136,6 +143,10 @@ rule lego_compare:
         over=lambda wildcards: lego_of_variants(
             [LEGO_COMPARISONS[wildcards.comparison].over], "metrics.json"
         ),
+        towards=lambda wildcards: lego_of_variants(
+            filter(None, [LEGO_COMPARISONS[wildcards.comparison].towards]),
+            "metrics.json",
+        ),
     output:
         "results/lego/comparisons/{comparison}.json",
     log:
@@ -152,6 +163,7 @@ rule lego_compare:
         runtime=10,
     params:
         metric=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].metric,
+        towards=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].towards,
         code=code("lego/compare.py"),
     message:
         "Compare LEGO variants: {wildcards.comparison}"
@@ -201,7 +213,7 @@ rule lego_plot_curves:
     benchmark:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
-        figure="curves|extrapolation|mimicking",
+        figure="curves|extrapolation|mimicking|d3",
     conda:
         CONDA
     threads: 1
@@ -250,6 +262,75 @@ rule lego_plot_percolation:
         "Draw in which layer variables are resolved"
     script:
         "../scripts/lego/plot_percolation.py"
+
+
+rule lego_plot_positions:
+    input:
+        metrics=lego_of_panels("metrics.json"),
+    output:
+        png=report(
+            "results/lego/figures/{figure}.png",
+            caption="../report/lego/positions.rst",
+            category="LEGO study",
+            subcategory="Learning",
+            labels={"figure": "{figure}"},
+        ),
+        svg="results/lego/figures/{figure}.svg",
+    log:
+        "logs/lego/figures/{figure}.log",
+    benchmark:
+        "logs/lego/figures/{figure}.tsv"
+    wildcard_constraints:
+        figure="pretraining|graphs|depth",
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
+        seeds=LEGO_SEEDS,
+        code=code("lego/plot_positions.py"),
+    message:
+        "Draw accuracy by position, {wildcards.figure}"
+    script:
+        "../scripts/lego/plot_positions.py"
+
+
+rule lego_plot_iterations:
+    input:
+        metrics=lego_of_panels("metrics.json"),
+    output:
+        png=report(
+            "results/lego/figures/{figure}.png",
+            caption="../report/lego/iterations.rst",
+            category="LEGO study",
+            subcategory="Inside",
+            labels={"figure": "{figure}"},
+        ),
+        svg="results/lego/figures/{figure}.svg",
+    log:
+        "logs/lego/figures/{figure}.log",
+    benchmark:
+        "logs/lego/figures/{figure}.tsv"
+    wildcard_constraints:
+        figure="iterations",
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
+        seeds=LEGO_SEEDS,
+        layers=[LEGO_VARIANTS[name].model.layers for name in LEGO_PANELS["iterations"]],
+        code=code("lego/plot_iterations.py"),
+    message:
+        "Draw tests with more or fewer layers"
+    script:
+        "../scripts/lego/plot_iterations.py"
 
 
 rule lego_plot_shortcut:

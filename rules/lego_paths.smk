@@ -19,6 +19,17 @@ def lego_of_variants(variants, artifact):
     ]
 
 
+def lego_pretrained(wildcards):
+    """The pretrained model that a variant starts from; nothing if it starts at random weights."""
+    pretrained = LEGO_VARIANTS[wildcards.variant].pretrained
+    if pretrained is None:
+        return {}
+    return {
+        "model": ancient(f"results/models/{pretrained.model}/weights"),
+        "source": f"results/models/{pretrained.model}/source.json",
+    }
+
+
 def lego_of_panels(artifact):
     """The same of the variants of a figure."""
     return lambda wildcards: lego_of_variants(LEGO_PANELS[wildcards.figure], artifact)

@@ -1,6 +1,7 @@
 """Pretrained models as tiny as can be, with tokenizers trained on the spot, and text for them."""
 
 import random
+import string
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -94,6 +95,7 @@ def save_inputs(folder: Path) -> None:
     """What the workflow's tests run on: an encoder, a decoder, and stories about four topics."""
     save_bert(folder / "encoder")
     save_llama(folder / "decoder")
+    save_reader(folder / "reader")
     (folder / "stories.txt").write_text("\n".join(documents()) + "\n", encoding="utf-8")
 
 
@@ -103,6 +105,17 @@ def save_bert(folder: Path) -> None:
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=24, max_position_embeddings=BERT_POSITIONS,
+    )  # fmt: skip
+    _save(config, tokenizer, folder)
+
+
+def save_reader(folder: Path, positions: int = 64) -> None:
+    """An encoder that knows the words of LEGO sentences, each as one token."""
+    words = "val not 0 1 = ,".split()
+    tokenizer = word_pieces([" ".join([*string.ascii_lowercase, *words])] * 2)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=positions,
     )  # fmt: skip
     _save(config, tokenizer, folder)
 

@@ -61,6 +61,11 @@ class Config(Settings):
             "embedding.models": self.embedding.models,
             "lego.pretrained": self.lego.pretrained,
         }
+        wanted |= {
+            f"lego.variants.{name}.pretrained.model": [variant.pretrained.model]
+            for name, variant in self.lego.present_variants.items()
+            if variant.pretrained is not None
+        }
         for key, names in wanted.items():
             for name in names:
                 check_known(key, name, self.present_models, "model")

@@ -1,13 +1,15 @@
 """Random generators that are data: every draw is seeded by the config seed and by what it is for.
 
 Two purposes never share a stream, and adding a draw for a new purpose changes no older one.
-Nothing here touches a global generator.
+A global generator is touched for others' code alone, and put back.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import index
 from typing import TYPE_CHECKING
 
@@ -45,3 +47,17 @@ def torch_generator(
     import torch  # here, since a script that only needs numpy should not wait for it
 
     return torch.Generator(device).manual_seed(derive(seed, *purpose))
+
+
+@contextmanager
+def torch_seeded(seed: int, *purpose: str | int) -> Iterator[None]:
+    """Within the block torch's own CPU generator is seeded; after it, it is as it was.
+
+    For code of others that draws from it, such as the initial weights of a library's model.
+    """
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        # of the CPU alone: `torch.manual_seed` would seed GPUs too, whose state is not kept here
+        torch.default_generator.manual_seed(derive(seed, *purpose))
+        yield

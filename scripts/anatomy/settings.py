@@ -1,9 +1,9 @@
 """The base of every configuration model: unknown keys are errors, and values do not change."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 from pydantic_core import PydanticCustomError
 
 # A name that the configuration gives, which becomes part of paths
@@ -24,6 +24,45 @@ class Settings(BaseModel):
                 if isinstance(data.get(key), bool) and field.annotation is not bool:
                     raise inconsistent(key, f"{data[key]} is a switch, which this is not")
         return data
+
+
+class Heads(Settings):
+    """The kinds of a layer's heads, all of the same width."""
+
+    learned: NonNegativeInt = Field(4, description="Heads of ordinary learned self-attention.")
+    association: NonNegativeInt = Field(
+        0, description="Hard-coded heads that average over the other places of the same token."
+    )
+    convolution: NonNegativeInt = Field(
+        0, description="Hard-coded heads with one learned weight per offset in a window."
+    )
+
+    @classmethod
+    def parse(cls, split: str) -> Self:
+        """The heads that a split names: association/convolution/learned, such as 6/6/0."""
+        counts = split.split("/")
+        if len(counts) != 3 or not all(count.isascii() and count.isdigit() for count in counts):
+            raise ValueError(f"{split!r} is no split, association/convolution/learned, like 6/6/0")
+        association, convolution, learned = map(int, counts)
+        return cls(association=association, convolution=convolution, learned=learned)
+
+    @property
+    def split(self) -> str:
+        """The heads as association/convolution/learned."""
+        return f"{self.association}/{self.convolution}/{self.learned}"
+
+    @property
+    def total(self) -> int:
+        """All heads of a layer."""
+        return self.learned + self.association + self.convolution
+
+    def check_total(self, heads: int) -> None:
+        """Raise ValueError if the split has not got as many heads as a layer."""
+        if self.total != heads:
+            raise ValueError(
+                f"the split {self.split} (association/convolution/learned) has {self.total} heads, "
+                f"a layer has {heads}"
+            )
 
 
 def inconsistent(key: str, message: str) -> PydanticCustomError:

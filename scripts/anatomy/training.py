@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +42,12 @@ class Recipe:
     Attributes:
         steps: Optimiser steps.
         learning_rate: Peak learning rate.
-        optimiser: "adam" (betas 0.9, 0.999), or plain "sgd" without momentum.
+        optimiser: "adam", or plain "sgd" without momentum.
         schedule: Learning rate after the warm-up: constant, or down to 0 linearly or as a cosine.
         warmup: Steps of linear warm-up.
         clip: Largest gradient norm, None for no limit.
         weight_decay: Decoupled weight decay (AdamW); with sgd the ordinary L2 decay.
+        betas: Decay of Adam's running means of the gradient and of its square.
     """
 
     steps: int
@@ -56,6 +57,7 @@ class Recipe:
     warmup: int = 0
     clip: float | None = None
     weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
 
     def rate(self, step: int) -> float:
         """Learning rate of step 0, 1, ..., steps - 1."""
@@ -71,9 +73,10 @@ class Recipe:
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimiser for these parameters."""
-        chosen = torch.optim.AdamW if self.optimiser == "adam" else torch.optim.SGD
-        options = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
-        return chosen(parameters, **options, fused=True)
+        options = {"lr": self.learning_rate, "weight_decay": self.weight_decay, "fused": True}
+        if self.optimiser == "sgd":
+            return torch.optim.SGD(parameters, **options)
+        return torch.optim.AdamW(parameters, betas=self.betas, **options)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ class Run:
 
     Attributes:
         loss: Training loss of every step, before its update.
-        checkpoints: Trained parameters, stacked over the checkpoints; "step" holds their steps.
+        checkpoints: Trained parameters, stacked over the checkpoints that keep them; "step" holds
+            the steps of these.
         evaluations: One record a checkpoint: its step and what `evaluate` returned.
     """
 
@@ -162,16 +166,17 @@ class RunState:
         artifacts.write_tensors(folder / f"{step:09d}.safetensors", tensors, metadata)
 
     def checkpoints(self) -> tuple[dict[str, np.ndarray], list[dict[str, float]]]:
-        """All checkpoints, stacked, and their evaluations, in the order of their steps."""
+        """The kept parameters, stacked, and all evaluations, in the order of their steps."""
         paths = sorted((self.folder / "checkpoints").glob("*.safetensors"))
-        parts = [artifacts.read_tensors(path) for path in paths]
-        steps = [int(path.stem) for path in paths]
-        stacked = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
         evaluations = [
-            {"step": step} | json.loads(artifacts.read_metadata(path)["evaluation"])
-            for step, path in zip(steps, paths, strict=True)
+            {"step": int(path.stem)} | json.loads(artifacts.read_metadata(path)["evaluation"])
+            for path in paths
         ]
-        return {"step": np.array(steps)} | stacked, evaluations
+        parts = {int(path.stem): artifacts.read_tensors(path) for path in paths}
+        kept = {step: part for step, part in parts.items() if part}
+        names = next(iter(kept.values()), {})
+        stacked = {name: np.stack([part[name] for part in kept.values()]) for name in names}
+        return {"step": np.array([*kept], dtype=np.int64)} | stacked, evaluations
 
     def keep(self, outputs: Sequence[Path]) -> None:
         """Hold on to the finished run's artifacts; the optimisation's state is dropped."""
@@ -224,7 +229,7 @@ def fit(
     state: RunState,
     seed: int,
     checkpoint_steps: Iterable[int],
-    keep_parameters: bool = True,
+    keep_parameters: bool | Collection[int] = True,
     evaluate: Callable[[], dict[str, float]] = dict,
     device: str = "cpu",
     autocast: bool = False,
@@ -240,7 +245,8 @@ def fit(
         state: The run's folder.
         seed: Seeds torch's global generator at every step, for dropout.
         checkpoint_steps: After how many steps to evaluate and keep the trained parameters.
-        keep_parameters: False only evaluates there, which large models are glad of.
+        keep_parameters: False only evaluates there, which large models are glad of; steps: keep
+            them at these checkpoints alone.
         evaluate: Measures the model at each checkpoint.
         device: Where the model is.
         autocast: Compute in bfloat16 where that is safe; on CUDA only.
@@ -265,8 +271,9 @@ def fit(
         with torch.inference_mode():
             evaluation = evaluate()
         model.train()
-        kept = {k: p.detach() for k, p in trained.items()} if keep_parameters else {}
-        state.add_checkpoint(step, kept, evaluation)
+        kept = keep_parameters if isinstance(keep_parameters, bool) else step in keep_parameters
+        tensors = {name: p.detach() for name, p in trained.items()} if kept else {}
+        state.add_checkpoint(step, tensors, evaluation)
 
     model.train()
     if start == 0 and 0 in wanted:

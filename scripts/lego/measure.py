@@ -7,26 +7,27 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.lego import examine, experiment, laws
+from scripts.anatomy.lego import examine, experiment
 from scripts.anatomy.lego.settings import Probing, Task, Variant
 
 
 def main(snakemake: Any) -> None:
     """Measure every seed."""
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    variant = Variant.model_validate(params.variant)
-    rules = laws.law(Task.model_validate(params.task))
+    variant, choice = Variant.model_validate(params.variant), Task.model_validate(params.task)
+    folder = Path(inp.model) if variant.pretrained else None
+    rules = experiment.law(variant, choice, folder)
     probing = Probing.model_validate(params.probing)
     bag = artifacts.read_json(inp.bag)["accuracy"]
     with job.compute(snakemake) as compute, torch.inference_mode():
         for seed, weights, history, target in zip(
             params.seeds, inp.weights, inp.history, out.metrics, strict=True
         ):
-            model = experiment.build(variant, rules, seed)
-            model.load_state_dict(artifacts.read_tensors(Path(weights), framework="torch"))
+            model = experiment.build(variant, rules, seed, folder)
             found = examine.examine(
-                model.to(compute.device).eval(),
+                experiment.load(model, Path(weights)).to(compute.device),
                 variant,
+                choice,
                 rules,
                 probing,
                 artifacts.read_table(history),

@@ -1,7 +1,8 @@
 """Draw the counting shortcut and what prevents it.
 
 Left: how often the last variable of a chain is predicted as counting would, where counting is wrong
-in half of the cases (1: always counts, 0.5: never). Right: accuracy at that variable.
+in half of the cases (1: always counts, 0.5: never). Right: accuracy at that variable (where the
+chain is cut there is none).
 """
 
 from typing import Any
@@ -11,7 +12,11 @@ import matplotlib.pyplot as plt
 from scripts import job
 from scripts.anatomy import artifacts, figures
 
-TESTS = {"two_chains": "another chain beside it", "branch": "last clause moved"}
+TESTS = {
+    "branch": "last clause moved",
+    "two_chains": "another chain beside it",
+    "severed": "chain cut",
+}
 
 
 def main(snakemake: Any) -> None:
@@ -24,7 +29,7 @@ def main(snakemake: Any) -> None:
     records = [artifacts.read_json(path).get("shortcut", {}) for path in snakemake.input.metrics]
     for ax, measure in zip(axes, ("agreement", "accuracy"), strict=True):
         for offset, colour, (test, label) in zip(
-            (-0.12, 0.12), figures.PALETTE, TESTS.items(), strict=False
+            (-0.2, 0.0, 0.2), figures.PALETTE, TESTS.items(), strict=False
         ):
             values = {
                 figures.words(variant): [
@@ -38,7 +43,7 @@ def main(snakemake: Any) -> None:
         ax.set_xlim(0.3, 1.03)
     axes[0].set(title="Agreement with the shortcut", xlabel="share (0.5: none, 1: only counts)")
     axes[1].set(title="Accuracy", xlabel="share (0.5: chance)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

@@ -14,7 +14,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance
-from scripts.anatomy.lego import experiment, laws
+from scripts.anatomy.lego import experiment
 from scripts.anatomy.lego.settings import Task, Variant
 from scripts.anatomy.training import Run, RunState
 
@@ -23,30 +23,36 @@ def main(snakemake: Any) -> None:
     """Train, and write the three files."""
     started = time.perf_counter()
     torch.set_num_threads(snakemake.threads)
-    params = snakemake.params
+    params, inp = snakemake.params, snakemake.input
     seed = int(snakemake.wildcards.seed)
     variant = Variant.model_validate(params.variant)
+    pretrained = [Path(path) for path in inp]  # the folder and its digest, or nothing
+    folder = pretrained[0] if pretrained else None
     outputs = [Path(path) for path in snakemake.output]
     weights, history, record = outputs
-    folder = weights.parent
-    with job.blaming(f"lego.tasks.{variant.task}"):
-        rules = laws.law(Task.model_validate(params.task))
-    fingerprint = job.fingerprint(params.variant, params.task, params.test, params.code, seed)
+    fingerprint = job.fingerprint(
+        params.variant, params.task, params.test, params.code, seed, *pretrained[1:]
+    )
+    blamed = f"variants.{snakemake.wildcards.variant}" if folder else f"tasks.{variant.task}"
     with (
         job.compute(snakemake) as compute,
-        RunState(folder / ".state", fingerprint) as state,
+        RunState(weights.parent / ".state", fingerprint) as state,
     ):
         if state.restore(outputs):
             return
-        test = laws.test_sentences(rules, params.test, seed)
-        model, run = experiment.train(
+        with job.blaming(f"lego.{blamed}"):
+            rules = experiment.law(variant, Task.model_validate(params.task), folder)
+            model = experiment.build(variant, rules, seed, folder)
+            test = experiment.test_sentences(variant, rules, params.test, seed)
+        run = experiment.train(
+            model,
             variant,
             rules,
             seed=seed,
             state=state,
             test=test,
             compute=compute,
-            label=os.path.join(*folder.parts[-2:]),
+            label=os.path.join(*weights.parent.parts[-2:]),
         )
         artifacts.write_tensors(weights, model.state_dict())
         artifacts.write_table(history, pd.DataFrame(run.evaluations))

@@ -8,8 +8,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from scripts.anatomy.lego import evaluate, examine, experiment, laws, settings
+from scripts.anatomy import artifacts
+from scripts.anatomy.lego import bag, evaluate, examine, experiment, laws, settings
+from scripts.anatomy.lego.models import LibraryTransformer
+from scripts.anatomy.pretrained.loading import UnfitModel
 from scripts.anatomy.training import RunState
+from tests import tiny_models
 
 SMALL = {
     "layers": 2, "d_model": 16, "d_ff": 16, "norm": "pre", "init": None,
@@ -59,6 +63,9 @@ def test_a_table_that_is_no_group_is_told_with_its_elements() -> None:
         ({"leaf_only": True, "n_tr": 2}, "leaf_only"),
         ({"model": SMALL | {"window": 4}}, "even"),
         ({"model": SMALL | {"d_model": 18}}, "multiple"),
+        ({"model": SMALL | {"library": True}}, "library"),
+        ({"model": {"d_embedding": 8}}, "d_embedding"),
+        ({"pretrained": {"model": "bert"}}, "goes without pretrained"),
     ],
 )
 def test_contradictions_are_told_before_any_job(choices: dict, message: str) -> None:
@@ -80,9 +87,10 @@ def test_what_is_supervised() -> None:
 
 def trained(folder: Path, **choices: object) -> tuple[dict[str, torch.Tensor], pd.DataFrame]:
     rules = laws.law(TASK)
+    model = experiment.build(variant(**choices), rules, 1)
     with RunState(folder, "x") as state:
-        model, run = experiment.train(
-            variant(**choices), rules, seed=1, state=state,
+        run = experiment.train(
+            model, variant(**choices), rules, seed=1, state=state,
             test=laws.test_sentences(rules, 30, 1),
         )  # fmt: skip
     return model.state_dict(), pd.DataFrame(run.evaluations)
@@ -128,7 +136,7 @@ def test_measurements_of_a_model_that_knows_all(monkeypatch: pytest.MonkeyPatch)
     held = laws.test_sentences(rules, 50, 0)
     wrong_at_2 = held.values.copy()
     wrong_at_2[:, 2] = 1 - wrong_at_2[:, 2]
-    monkeypatch.setattr(evaluate, "predictions", lambda *_: wrong_at_2)
+    monkeypatch.setattr(evaluate, "predictions", lambda *_, **__: wrong_at_2)
     model = experiment.build(variant(), rules, 0)
     found = examine._accuracies(model, held, [1.0, 0.6, 0.6, 1.0], [0, 1])
     assert found["worst_supervised"] == 1 and found["worst"] == 0 and found["reach"] == 1
@@ -154,9 +162,190 @@ def test_everything_can_be_measured_on_a_trained_model() -> None:
         history = pd.DataFrame({"step": [0, 4]} | {f"position{k}": [0.5, 0.6] for k in range(4)})
         with torch.inference_mode():
             found = examine.examine(
-                model, variant(**choices), rules, probing, history, [0.5] * 4, seed=0
+                model, variant(**choices), task, rules, probing, history, [0.5] * 4, seed=0
             )
         assert len(found["percolation"]["accuracy"]) == 3  # embeddings and two layers
         assert 0 <= found["shortcut"]["two_chains_agreement"] <= 1
         assert ("extrapolation" in found) == ("n_tr" in choices)
         assert np.shape(found["heads"]["association"]) == (2, 2)
+
+
+# --- models of others ---------------------------------------------------------------------------
+
+
+def of_library(**choices: object) -> settings.Variant:
+    shape = {"layers": 2, "d_model": 16, "d_ff": 16, "heads": [{"learned": 2}], "library": True}
+    return variant(model=shape | choices)
+
+
+def of_reader(**choices: object) -> settings.Variant:
+    """A variant that starts from a pretrained model."""
+    return settings.Variant.model_validate(
+        {"task": "x", "pretrained": {"model": "reader"} | choices, "steps": 2, "batch": 4,
+         "evaluations": 1}
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reader")
+    tiny_models.save_reader(folder)
+    return folder
+
+
+PUBLISHED = settings.Task(n=4, letters=8, layout="published")
+
+
+def test_a_pretrained_model_starts_from_its_weights_and_reads_its_own_tokens(
+    reader: Path, tmp_path: Path
+) -> None:
+    """A row called pretrained would be of random weights, or of words the model does not know."""
+    choice = of_reader()
+    rules = experiment.law(choice, PUBLISHED, reader)
+    words = laws.test_sentences(rules, 1, 0).tokens[0]
+    assert words[0] == rules.layout.vocabulary["[CLS]"] != 0
+    states = []
+    for folder in ("a", "b"):
+        model = experiment.build(choice, rules, 1, reader)
+        stored = artifacts.read_tensors(reader / "model.safetensors", framework="torch")
+        for name, weight in model.encoder.state_dict().items():
+            assert torch.equal(weight, stored[name])
+        with RunState(tmp_path / folder, "x") as state:
+            experiment.train(
+                model, choice, rules, seed=1, state=state,
+                test=laws.test_sentences(rules, 10, 1),
+            )  # fmt: skip
+        states.append(model.state_dict())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert not torch.equal(states[0]["encoder.embeddings.word_embeddings.weight"],
+                           stored["embeddings.word_embeddings.weight"])  # fmt: skip
+
+
+def test_the_control_of_a_pretrained_model(reader: Path) -> None:
+    """The difference to it would not be that of pretraining."""
+    rules = experiment.law(of_reader(), PUBLISHED, reader)
+    own = experiment.build(of_reader(dropout=0), rules, 0, reader)
+    control = experiment.build(of_reader(random=True), rules, 0, reader)
+    weights = [
+        m.encoder.encoder.layer[0].attention.self.query.weight.detach() for m in (own, control)
+    ]
+    assert weights[0].std() > 0.2 and weights[1].std() == pytest.approx(0.02, rel=0.2)
+    assert torch.equal(own.classifier.weight, control.classifier.weight)
+    drops = [{m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
+             for model in (own, control)]  # fmt: skip
+    assert drops == [{0}, {0.1}]
+
+
+def test_pretrained_models_that_cannot_be_used(reader: Path, tmp_path: Path) -> None:
+    """A training would fail midway, or read places that the model has no position for."""
+    rules = experiment.law(of_reader(), PUBLISHED, reader)
+    tiny_models.save_llama(tmp_path / "decoder")
+    with pytest.raises(UnfitModel, match="a llama is no encoder"):
+        experiment.build(of_reader(), rules, 0, tmp_path / "decoder")
+    tiny_models.save_reader(tmp_path / "short", positions=10)
+    with pytest.raises(UnfitModel, match="it reads 10 tokens at most, and a sentence has 22"):
+        experiment.build(of_reader(), rules, 0, tmp_path / "short")
+    with pytest.raises(ValueError, match="the tokenizer does not know 'xyz'"):
+        experiment.law(of_reader(words={"not": "xyz"}), PUBLISHED, reader)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_library_models_have_the_shape_asked_for(tied: bool) -> None:
+    """A comparison with the library would be with another model."""
+    rules = laws.law(TASK)
+    choice = of_library(tied=tied, **({"d_embedding": 8} if tied else {}))
+    model = experiment.build(choice, rules, 0)
+    assert isinstance(model, LibraryTransformer)
+    config = model.encoder.config
+    assert (config.model_type, config.num_hidden_layers, config.vocab_size) == (
+        "albert" if tied else "bert", 2, rules.layout.d_vocab,
+    )  # fmt: skip
+    again = experiment.build(choice, rules, 0).state_dict()
+    assert all(torch.equal(again[name], weight) for name, weight in model.state_dict().items())
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_more_iterations_are_those_of_a_deeper_model(library: bool) -> None:
+    """A test with more layers would be one with as many as before."""
+    rules = laws.law(TASK)
+    make = of_library if library else lambda **c: variant(model=SMALL | c)
+    shallow = experiment.build(make(tied=True, layers=2), rules, 0).eval()
+    deep = experiment.build(make(tied=True, layers=5), rules, 0).eval()
+    deep.load_state_dict(shallow.state_dict())
+    batch = experiment.tensors(laws.test_sentences(rules, 6, 0))
+    with torch.inference_mode():
+        wanted = deep(batch.tokens, batch.places)
+        assert torch.equal(shallow(batch.tokens, batch.places, iterations=5), wanted)
+        read = shallow.read(batch.tokens, batch.places, iterations=5).hidden
+        assert read.shape[1] == 6
+        assert not torch.allclose(shallow(batch.tokens, batch.places), wanted)
+        untied = experiment.build(make(tied=False), rules, 0)
+        with pytest.raises(ValueError, match="an untied model of 2 layers has no iterations"):
+            untied(batch.tokens, batch.places, iterations=3)
+
+
+def test_weights_of_another_layout_are_refused_in_one_line(tmp_path: Path) -> None:
+    """A user would get a page of tensor names, or measurements of nonsense."""
+    path = tmp_path / "weights.safetensors"
+    artifacts.write_tensors(path, experiment.build(variant(), laws.law(TASK), 0).state_dict())
+    other = laws.law(settings.Task(n=4, letters=6, layout="published"))
+    with pytest.raises(artifacts.UnreadableArtifact, match="another layout or model: .*W_E") as e:
+        experiment.load(experiment.build(variant(), other, 0), path)
+    assert "\n" not in str(e.value)
+
+
+# --- sentences held back ------------------------------------------------------------------------
+
+
+def test_held_out_letters_are_in_no_training_sentence() -> None:
+    """A model would be tested on letters that it was trained with."""
+    rules = laws.law(settings.Task(n=3, letters=10, held_out=4))
+    unseen = laws.with_held_out_letters(rules, 4)
+    letters = rules.layout.ids(rules.layout.letters)
+    for law, own in ((rules, letters[:6]), (unseen, letters[6:])):
+        used = np.intersect1d(laws.test_sentences(law, 300, 0).tokens, letters)
+        assert set(used) == set(own)
+    for letters_and_held_out in ((5, 3), (10, 2)):
+        with pytest.raises(ValidationError, match="too few"):
+            settings.Task(n=3, letters=letters_and_held_out[0], held_out=letters_and_held_out[1])
+
+
+def test_a_fixed_training_set_is_not_tested_on() -> None:
+    """Two clauses have so few sentences that a model which remembers all would look clever."""
+    rules = laws.law(settings.Task(n=2, letters=3))
+    choice = variant(sentences=30)
+    train = experiment._fixed(choice, rules, 0)
+    test = experiment.test_sentences(choice, rules, 200, 0)
+    seen = {row.tobytes() for row in train.tokens}
+    assert 0 < len(test) < 200
+    assert not seen & {row.tobytes() for row in test.tokens}
+
+
+# --- shortcuts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_counting_is_told_from_walking(counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that counts would look like one that reasons."""
+    rules = laws.law(settings.Task(n=6, letters=8))
+
+    def predicted(_: object, batch: object) -> np.ndarray:
+        values = np.maximum(batch.values, 0)  # what is open is guessed
+        if counts:
+            values = values.copy()
+            leaf = 2 if (batch.parents == -1).sum() == 2 * len(values) else 5
+            values[:, leaf] = bag.counted(rules.group, batch)
+        return values
+
+    monkeypatch.setattr(examine, "_predicted", predicted)
+    found = examine._shortcut(None, rules, 2000, 0)
+    if counts:
+        assert found["two_chains_agreement"] == found["branch_agreement"] == 1
+        assert found["severed_agreement"] == 1
+        assert found["branch_gap"] == pytest.approx(0.5, abs=0.05)
+    else:
+        assert found["two_chains_accuracy"] == found["branch_accuracy"] == 1
+        assert found["branch_gap"] == 0
+        assert found["severed_agreement"] == pytest.approx(0.5, abs=0.05)
+    assert found["severed_accuracy_before_cut"] == 1
+    assert found["branch_agreement"] == pytest.approx(1 if counts else 0.5, abs=0.05)

@@ -5,10 +5,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from scripts.anatomy.attention import convolution, partners
 from scripts.anatomy.lego import mimic
-from scripts.anatomy.lego.attention import convolution, partners
 from scripts.anatomy.lego.models import LegoTransformer
-from scripts.anatomy.lego.settings import Architecture, Heads
+from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.settings import Heads
 
 LAYERS, LENGTH = 12, 62
 VAL, EQUALS, COMMA, LITERAL, LETTER = 2, 4, 5, 6, 8  # the first id of each kind

@@ -8,10 +8,11 @@ from sklearn.linear_model import RidgeClassifier
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
+from scripts.anatomy.attention import partners
 from scripts.anatomy.lego import evaluate, probes
-from scripts.anatomy.lego.attention import partners
 from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
-from scripts.anatomy.lego.settings import Architecture, Heads
+from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.settings import Heads
 
 LENGTH = 62
 LETTERS = torch.arange(10, 30)

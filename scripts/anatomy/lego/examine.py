@@ -5,18 +5,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 
-from scripts.anatomy.lego import bag, evaluate, experiment, laws, probes, settings, task
-from scripts.anatomy.lego.models import LegoTransformer
+from scripts.anatomy.lego import bag, evaluate, experiment, graphs, laws, probes, settings, task
+from scripts.anatomy.lego.models import LegoModel
 from scripts.anatomy.lego.task import Batch, Task
 
 SHORTEST = 4  # clauses that make two chains with a step each
 
 
 def examine(
-    model: LegoTransformer,
+    model: LegoModel,
     variant: settings.Variant,
+    choice: settings.Task,
     rules: Task,
     probing: settings.Probing,
     history: pd.DataFrame,
@@ -26,35 +27,42 @@ def examine(
 ) -> dict[str, Any]:
     """Accuracies against the bag, the learning order, shortcuts, layer probes and heads.
 
-    `history` are the learning curves, `baseline` what the bag tells of each position.
+    `rules` is the law of `choice` in the model's tokens, `history` are the learning curves,
+    `baseline` what the bag tells of each position.
     """
-    test = laws.test_sentences(rules, probing.test, seed)
+    test = experiment.test_sentences(variant, rules, probing.test, seed)
     curves = history[[f"position{k}" for k in range(rules.n)]].to_numpy()
     positions = experiment.supervised(variant, rules.n)
-    found = _accuracies(model, test, baseline, positions) | _order(
-        curves, history["step"].to_numpy()
-    )
+    found = _accuracies(model, test, baseline, positions)
+    found |= _order(curves, history["step"].to_numpy())
+    if choice.held_out:
+        unseen = laws.with_held_out_letters(rules, choice.held_out)
+        found["held_out_letters"] = _held_out(model, unseen, probing.test, seed)
+    if variant.tied and probing.iterations:
+        found["iterations"] = _iterations(model, test, probing.iterations, variant.model.layers)
     if rules.n >= SHORTEST:
         found["shortcut"] = _shortcut(model, rules, probing.test, seed)
     found["percolation"] = _percolation(model, rules, probing, seed)
-    if min(heads.learned for heads in variant.model.heads) > 0:
+    if variant.has_maps:
         found["heads"] = _heads(model, rules, probing.maps, seed)
     return found
 
 
 def _accuracies(
-    model: LegoTransformer, test: Batch, baseline: list[float], supervised: list[int]
+    model: LegoModel, test: Batch, baseline: list[float], supervised: list[int]
 ) -> dict[str, Any]:
-    """Accuracy by position, and how far it is above what the bag alone tells."""
-    held = experiment.tensors(test, device(model))
-    predicted = evaluate.predictions(model, held.tokens, held.places)
-    accuracy = evaluate.accuracy(predicted, test.values)
+    """Accuracy by position and by depth, and how far it is above what the bag alone tells."""
+    right = _predicted(model, test) == test.values
+    accuracy = right.mean(axis=0)
     seen = accuracy[supervised]
     unseen = np.delete(accuracy, supervised)
     above = np.delete(accuracy - np.array(baseline), supervised)
+    depth = graphs.depths(test.parents)
     found = {
         "accuracy": accuracy.tolist(),
         "bag": baseline,
+        "sentences": len(test),
+        "by_depth": [float(right[depth == steps].mean()) for steps in range(depth.max() + 1)],
         "supervised": supervised,
         "worst_supervised": float(seen.min()),
         "worst": float(accuracy.min()),
@@ -69,6 +77,11 @@ def _accuracies(
     return found
 
 
+def _predicted(model: LegoModel, batch: Batch, **options: int) -> Int64[np.ndarray, "sentences n"]:
+    held = experiment.tensors(batch, device(model))
+    return evaluate.predictions(model, held.tokens, held.places, **options)
+
+
 def _order(curves: Float[np.ndarray, "points positions"], steps: np.ndarray) -> dict[str, Any]:
     """When each position is solved, and whether the leaf is before the middle.
 
@@ -78,34 +91,70 @@ def _order(curves: Float[np.ndarray, "points positions"], steps: np.ndarray) -> 
     middle = first[1:-1]  # never solved counts as later
     return {
         "learning": float(curves[:, 1:].mean()),
-        "solved_at": [float(step) if np.isfinite(step) else None for step in first],
+        "solved_at": _or_none(first),
+        "T99": _or_none(evaluate.first_time(curves, steps)),
         "middle_after_leaf": int((middle > first[-1]).sum()) if np.isfinite(first[-1]) else 0,
     }
 
 
-def _shortcut(model: LegoTransformer, rules: Task, count: int, seed: int) -> dict[str, float]:
+def _or_none(times: Float[np.ndarray, "positions"]) -> list[float | None]:
+    return [float(time) if np.isfinite(time) else None for time in times]
+
+
+def _held_out(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str, Any]:
+    """Accuracy on sentences of letters that no training sentence had."""
+    batch = laws.test_sentences(rules, count, seed, "held-out letters")
+    accuracy = evaluate.accuracy(_predicted(model, batch), batch.values)
+    return {"accuracy": accuracy.tolist(), "worst": float(accuracy.min())}
+
+
+def _iterations(
+    model: LegoModel, test: Batch, more: list[int], trained: int
+) -> list[dict[str, Any]]:
+    """Accuracy when the layer is applied more or fewer times than in training."""
+    found = []
+    for layers in sorted({trained, *(trained + extra for extra in more)}):
+        if layers > 0:
+            accuracy = evaluate.accuracy(_predicted(model, test, iterations=layers), test.values)
+            found.append({"layers": layers, "accuracy": accuracy.tolist()})
+    return found
+
+
+def _shortcut(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str, float]:
     """Does the model count where counting is wrong half of the time?
 
     At the leaf of a chain when another chain is beside it, and at a last clause that was moved to
-    an earlier variable.
+    an earlier variable; there also whether an inner variable of the same depth is known better.
+    And at the leaf of a chain that was cut, where nothing is right.
     """
     first = rules.n // 2
+    altered = {
+        "two_chains": (task.two_chains(rules, first), first - 1),
+        "branch": (task.branched(rules), rules.n - 1),
+    }
+    if len(rules.letters_used) > rules.n:
+        altered["severed"] = (task.severed(rules), rules.n - 1)
     found = {}
-    for name, altered, leaf in (
-        ("two_chains", task.two_chains(rules, first), first - 1),
-        ("branch", task.branched(rules), rules.n - 1),
-    ):
-        batch = laws.test_sentences(altered, count, seed, name)
-        held = experiment.tensors(batch, device(model))
-        predicted = evaluate.predictions(model, held.tokens, held.places)[:, leaf]
+    for name, (law, leaf) in altered.items():
+        batch = laws.test_sentences(law, count, seed, name)
+        predicted = _predicted(model, batch)
         says = bag.counted(rules.group, batch)
-        found[f"{name}_agreement"] = bag.agreement(rules.group, predicted, says)
-        found[f"{name}_accuracy"] = float((predicted == batch.values[:, leaf]).mean())
+        found[f"{name}_agreement"] = bag.agreement(rules.group, predicted[:, leaf], says)
+        right = predicted == batch.values
+        if name != "severed":
+            found[f"{name}_accuracy"] = float(right[:, leaf].mean())
+        if name == "branch":
+            depth = graphs.depths(batch.parents)[:, leaf]  # on a path a variable's own number
+            inner = right[np.arange(len(right)), depth]
+            found["branch_gap"] = float(inner.mean() - right[:, leaf].mean())
+        if name == "severed":
+            known = batch.values[:, :leaf] >= 0
+            found["severed_accuracy_before_cut"] = float(right[:, :leaf][known].mean())
     return found
 
 
 def _percolation(
-    model: LegoTransformer, rules: Task, probing: settings.Probing, seed: int
+    model: LegoModel, rules: Task, probing: settings.Probing, seed: int
 ) -> dict[str, Any]:
     """Linear probes of every variable's value after every layer."""
     parts = {}
@@ -120,14 +169,14 @@ def _percolation(
     spread = resolved[np.isfinite(resolved)]
     return {
         "accuracy": accuracy.tolist(),
-        "resolved": [float(layer) if np.isfinite(layer) else None for layer in resolved],
+        "resolved": _or_none(resolved),
         "linearity": probes.linearity(resolved),
         "order_violations": probes.order_violations(resolved),
         "layers_to_last": float(spread.max() - spread.min()) if len(spread) else 0.0,
     }
 
 
-def _heads(model: LegoTransformer, rules: Task, count: int, seed: int) -> dict[str, Any]:
+def _heads(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str, Any]:
     """How associative and how manipulative the learned heads are."""
     batch = laws.test_sentences(rules, count, seed, "maps")
     tokens = experiment.tensors(batch, device(model)).tokens
@@ -141,6 +190,6 @@ def _heads(model: LegoTransformer, rules: Task, count: int, seed: int) -> dict[s
     }
 
 
-def device(model: LegoTransformer) -> torch.device:
+def device(model: LegoModel) -> torch.device:
     """Where a model is."""
-    return model.W_E.device
+    return next(model.parameters()).device

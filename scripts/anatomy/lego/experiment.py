@@ -2,34 +2,130 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from scripts.anatomy import seeding
+from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.compute import Compute
-from scripts.anatomy.lego import evaluate, mimic, settings, task
-from scripts.anatomy.lego.models import LegoTransformer
+from scripts.anatomy.lego import evaluate, laws, mimic, settings, task
+from scripts.anatomy.lego.models import LegoModel, LegoTransformer, LibraryTransformer
 from scripts.anatomy.lego.task import Batch, Task
 from scripts.anatomy.training import Recipe, Run, RunState, fit
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 STEPS_AT_ONCE = 20  # whose sentences are drawn together
 ON_CPU = Compute()
 
 
-def build(variant: settings.Variant, rules: Task, seed: int) -> LegoTransformer:
-    """The untrained model."""
-    order = rules.group.order
+def law(variant: settings.Variant, choice: settings.Task, folder: Path | None = None) -> Task:
+    """The law of a variant's sentences, of a pretrained one in its own tokens.
+
+    `folder` is where the pretrained model is. Raises ValueError as `laws.law` does.
+    """
+    if variant.pretrained is None:
+        return laws.law(choice)
+    from scripts.anatomy.pretrained import loading  # here: transformers takes seconds
+
+    tokenizer = loading.tokenizer(folder, loading.config(folder).vocab_size)
+    return laws.law(choice, tokenizer, variant.pretrained.words)
+
+
+def build(
+    variant: settings.Variant, rules: Task, seed: int, folder: Path | None = None
+) -> LegoModel:
+    """The model before its training, on the task's sentences.
+
+    Raises:
+        ValueError: The pretrained model is no encoder, or cannot read sentences that long.
+    """
+    generator = seeding.torch_generator(seed, "init")
+    classes = 1 if variant.one_logit and rules.group.order == 2 else rules.group.order
+    length = rules.layout.length(rules.n)
+    if variant.pretrained is not None:
+        encoder = _pretrained(variant.pretrained, folder, length, seed)
+        return LibraryTransformer(encoder, classes=classes, generator=generator)
+    if variant.model.library:
+        encoder = library_encoder(variant.model, rules.layout.d_vocab, length, seed)
+        return LibraryTransformer(encoder, classes=classes, generator=generator)
     return LegoTransformer(
         variant.model,
         d_vocab=rules.layout.d_vocab,
-        length=rules.layout.length(rules.n),
-        classes=1 if variant.one_logit and order == 2 else order,
+        length=length,
+        classes=classes,
         special=rules.layout.ids([task.START, task.END]).tolist(),
-        generator=seeding.torch_generator(seed, "init"),
+        generator=generator,
     )
+
+
+def _pretrained(
+    choice: settings.Pretrained, folder: Path, length: int, seed: int
+) -> "PreTrainedModel":
+    """The encoder that a training starts from."""
+    from scripts.anatomy.pretrained import loading
+
+    encoder = loading.control(folder, seed) if choice.random else loading.model(folder)
+    if not hasattr(encoder, "encoder") or encoder.config.is_encoder_decoder:
+        raise loading.UnfitModel(f"a {encoder.config.model_type} is no encoder")
+    positions = loading.positions(encoder)
+    if positions < length:
+        message = f"it reads {positions} tokens at most, and a sentence has {length}"
+        raise loading.UnfitModel(message)
+    if getattr(encoder, "pooler", None) is not None:
+        encoder.pooler = None  # not used, and random where the checkpoint has none
+    if choice.dropout is not None:
+        for module in encoder.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = choice.dropout
+    return encoder
+
+
+def library_encoder(
+    architecture: settings.Architecture, d_vocab: int, length: int, seed: int
+) -> "PreTrainedModel":
+    """The transformers library's BertModel of this shape, or its AlbertModel if layers are tied."""
+    from transformers import AlbertConfig, AlbertModel, BertConfig, BertModel
+
+    shape = {
+        "vocab_size": d_vocab,
+        "hidden_size": architecture.d_model,
+        "num_hidden_layers": architecture.layers,
+        "num_attention_heads": architecture.heads[0].total,
+        "intermediate_size": architecture.d_ff,
+        "max_position_embeddings": length,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": architecture.dropout,
+        "attention_probs_dropout_prob": architecture.dropout,
+        "initializer_range": architecture.init,
+    }
+    with seeding.torch_seeded(seed, "library"):
+        if architecture.tied:
+            width = architecture.d_embedding or architecture.d_model
+            return AlbertModel(AlbertConfig(embedding_size=width, **shape), add_pooling_layer=False)
+        return BertModel(BertConfig(**shape), add_pooling_layer=False)
+
+
+def load(model: LegoModel, path: Path) -> LegoModel:
+    """Trained weights put into a model, in evaluation mode.
+
+    Raises:
+        artifacts.UnreadableArtifact: The file is damaged, or its model is of another shape or was
+            trained on sentences of another layout.
+    """
+    try:
+        model.load_state_dict(artifacts.read_tensors(path, framework="torch"))
+    except RuntimeError as error:
+        fault = str(error).splitlines()[1].strip()
+        raise artifacts.UnreadableArtifact(
+            path, f"is of another layout or model: {fault}"
+        ) from None
+    return model.eval()
 
 
 @dataclass(frozen=True)
@@ -49,6 +145,7 @@ def tensors(batch: Batch, device: str = "cpu") -> Tensors:
 
 
 def train(
+    model: LegoModel,
     variant: settings.Variant,
     rules: Task,
     *,
@@ -57,9 +154,12 @@ def train(
     test: Batch,
     compute: Compute = ON_CPU,
     label: str = "training",
-) -> tuple[LegoTransformer, Run]:
-    """Train a variant on its task; the curves are accuracies by position on the test sentences."""
-    model = build(variant, rules, seed).to(compute.device)
+) -> Run:
+    """Train a variant's model on its task; the model ends on the CPU, whatever it was trained on.
+
+    The curves are accuracies by position on the test sentences.
+    """
+    model.to(compute.device)
     if compute.compile and compute.device.startswith("cuda"):
         model.compile()
     mimicked = variant.mimicking.steps if variant.mimicking else 0
@@ -104,7 +204,8 @@ def train(
         save_every=compute.save_every,
         label=label,
     )
-    return model.cpu(), run
+    model.cpu()
+    return run
 
 
 def _sentences(
@@ -113,8 +214,7 @@ def _sentences(
     """The sentences of every step, a function of (seed, step)."""
     size = variant.batch
     if variant.sentences is not None:
-        rng = seeding.numpy_generator(seed, "training sentences")
-        whole = task.sample(rules, variant.sentences, rng)
+        whole = _fixed(variant, rules, seed)
         per_epoch = max(len(whole) // size, 1)
 
         def fixed(step: int) -> Tensors:
@@ -136,6 +236,24 @@ def _sentences(
     return fresh
 
 
+def _fixed(variant: settings.Variant, rules: Task, seed: int) -> Batch:
+    """The training set of a variant that has one."""
+    rng = seeding.numpy_generator(seed, "training sentences")
+    return task.sample(rules, variant.sentences, rng)
+
+
+def test_sentences(variant: settings.Variant, rules: Task, count: int, seed: int) -> Batch:
+    """Sentences to test on, none of which is in a fixed training set.
+
+    Raises:
+        ValueError: Chains are so short that all are in it.
+    """
+    test = laws.test_sentences(rules, count, seed)
+    if variant.sentences is None:
+        return test
+    return task.deduplicated(_fixed(variant, rules, seed), test)
+
+
 def supervised(variant: settings.Variant, n: int, step: int = 2**31) -> list[int]:
     """The positions that have a loss at a step (by default: at the end)."""
     if variant.leaf_only:
@@ -147,7 +265,7 @@ def supervised(variant: settings.Variant, n: int, step: int = 2**31) -> list[int
 
 
 def _task_loss(
-    model: LegoTransformer, batch: Tensors, variant: settings.Variant, n: int, step: int
+    model: LegoModel, batch: Tensors, variant: settings.Variant, n: int, step: int
 ) -> Float[Tensor, ""]:
     """The loss at the supervised positions, after the last layer or after every one."""
     positions = supervised(variant, n, step)
@@ -161,7 +279,7 @@ def _task_loss(
 
 
 def _mimicking(
-    model: LegoTransformer, batch: Tensors, choice: settings.Mimicking, seed: int, step: int
+    model: LegoModel, batch: Tensors, choice: settings.Mimicking, seed: int, step: int
 ) -> Float[Tensor, ""]:
     """The mimicking loss, a mean over layers so that the learning rate need not know the depth."""
     tokens = batch.tokens[: choice.batch]

@@ -10,7 +10,8 @@ transformers library with the same head on top. Both have
     read(tokens, ...)           hidden states of all layers and attention maps, in one pass
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scripts.anatomy.lego.attention import association, attend, convolution, convolve
-from scripts.anatomy.lego.settings import Architecture, Heads
+from scripts.anatomy.attention import Associates, MixedAttention, associates, at
+from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.settings import Heads
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # importing transformers takes seconds
@@ -129,14 +131,14 @@ class LegoTransformer(nn.Module):
 
     def _start(
         self, tokens: Int64[Tensor, "sentences length"]
-    ) -> tuple[Float[Tensor, "sentences length d_model"], Tensor | None]:
-        """Embeddings, and the association map that all layers share."""
+    ) -> tuple[Float[Tensor, "sentences length d_model"], Associates | None]:
+        """Embeddings, and who associates with whom, which all layers share."""
         x = functional.embedding(tokens, self.W_E) + self.W_pos[: tokens.shape[1]]
         if self.architecture.norm == "post":
             x = self.norm(x)
         x = functional.dropout(x, self.architecture.dropout, self.training)
         if any(layer.heads.association for layer in self.layers):
-            return x, association(tokens, self.special).to(x.dtype)
+            return x, associates(tokens, self.special)
         return x, None
 
 
@@ -146,76 +148,38 @@ class Layer(nn.Module):
     def __init__(self, architecture: Architecture, heads: Heads) -> None:
         super().__init__()
         self.heads, self.pre, self.dropout = heads, architecture.norm == "pre", architecture.dropout
-        d_model, d_head = architecture.d_model, architecture.d_model // heads.total
-        self.widths = [d_head * kind for kind in (heads.learned, heads.association)]
-        self.widths.append(d_model - sum(self.widths))  # of the convolution heads
-        # queries and keys of the learned heads, values of all: one product
-        self.W_QKV = nn.Linear(d_model, 2 * self.widths[0] + d_model)
-        self.W_O = nn.Linear(d_model, d_model)
+        d_model = architecture.d_model
+        self.mixing = MixedAttention(
+            heads,
+            d_model=d_model,
+            window=architecture.window,
+            by_channel=False,
+            chained=architecture.chained,
+            dropout=architecture.dropout,
+        )
         self.W_in = nn.Linear(d_model, architecture.d_ff)
         self.W_out = nn.Linear(architecture.d_ff, d_model)
         self.norm_mix = nn.LayerNorm(d_model, eps=EPSILON)
         self.norm_ff = nn.LayerNorm(d_model, eps=EPSILON)
-        if heads.convolution:
-            self.kernel = nn.Parameter(torch.empty(heads.convolution, architecture.window))
-        self.chained = architecture.chained
-        if self.chained:
-            self.W_chain = nn.Linear(self.widths[1], self.widths[2], bias=False)
 
     def forward(
         self,
         x: Float[Tensor, "sentences length d_model"],
-        same: Float[Tensor, "sentences length length"] | None,
+        same: Associates | None,
         *,
         places: Int64[Tensor, "sentences places"] | None = None,
         maps: bool = False,
     ) -> tuple[Float[Tensor, "sentences places d_model"], Tensor | None]:
         """The layer's output, everywhere or at `places` alone, and the learned heads' weights."""
-        mixed, weights = self._mix(self.norm_mix(x) if self.pre else x, same, places, maps)
-        x = at(x, places) + self._drop(self.W_O(mixed))
+        mixed, weights = self.mixing(
+            self.norm_mix(x) if self.pre else x, same, places=places, maps=maps
+        )
+        x = at(x, places) + self._drop(mixed)
         if not self.pre:
             x = self.norm_mix(x)
         inner = functional.gelu(self.W_in(self.norm_ff(x) if self.pre else x))
         x = x + self._drop(self.W_out(inner))
         return x if self.pre else self.norm_ff(x), weights
-
-    def _mix(
-        self,
-        x: Float[Tensor, "sentences length d_model"],
-        same: Float[Tensor, "sentences length length"] | None,
-        places: Int64[Tensor, "sentences places"] | None,
-        maps: bool,
-    ) -> tuple[Float[Tensor, "sentences places d_model"], Tensor | None]:
-        """What all heads bring to each place, side by side."""
-        Q, K, *V = self._project(x, places)
-        parts, weights = [], None
-        if self.heads.learned:
-            dropout = self.dropout if self.training else 0.0
-            part, weights = attend(Q, K, V[0], heads=self.heads.learned, dropout=dropout, maps=maps)
-            parts.append(part)
-        if self.heads.association:
-            found = same @ V[1]
-            parts.append(at(found, places))
-        if self.heads.convolution:
-            values = V[2] + self.W_chain(found) if self.chained else V[2]
-            mixed = convolve(convolution(self.kernel, x.shape[1]), values)
-            parts.append(at(mixed, places))
-        return torch.cat(parts, dim=2) if len(parts) > 1 else parts[0], weights
-
-    def _project(
-        self,
-        x: Float[Tensor, "sentences length d_model"],
-        places: Int64[Tensor, "sentences places"] | None,
-    ) -> tuple[Tensor, ...]:
-        """Queries at `places`, and everywhere keys and the values of each kind of heads."""
-        d_learned = self.widths[0]
-        widths = [d_learned, *self.widths]
-        if places is None:
-            return self.W_QKV(x).split([d_learned, *widths], dim=2)
-        weight, bias = self.W_QKV.weight, self.W_QKV.bias
-        Q = functional.linear(at(x, places), weight[:d_learned], bias[:d_learned])
-        others = functional.linear(x, weight[d_learned:], bias[d_learned:])
-        return Q, *others.split(widths, dim=2)
 
     def _drop(self, x: Tensor) -> Tensor:
         return functional.dropout(x, self.dropout, self.training)
@@ -242,9 +206,16 @@ class LibraryTransformer(nn.Module):
         self,
         tokens: Int64[Tensor, "sentences length"],
         places: Int64[Tensor, "sentences places"],
+        *,
+        iterations: int | None = None,
     ) -> Float[Tensor, "sentences places classes"]:
         """Logits at the places asked for."""
-        return self.classifier(at(self.encoder(tokens).last_hidden_state, places))
+        with self._iterated(iterations):
+            return self.classify(at(self.encoder(tokens).last_hidden_state, places))
+
+    def classify(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any classes"]:
+        """Logits from hidden states of any layer."""
+        return self.classifier(hidden)
 
     def read(
         self,
@@ -252,6 +223,7 @@ class LibraryTransformer(nn.Module):
         places: Int64[Tensor, "sentences places"] | None = None,
         *,
         maps: bool = False,
+        iterations: int | None = None,
     ) -> Reading:
         """Hidden states of all layers, everywhere or at `places`, and maps if asked for.
 
@@ -260,22 +232,28 @@ class LibraryTransformer(nn.Module):
         """
         if maps:
             self.encoder.set_attn_implementation("eager")  # the fused one has no maps to give
-        output = self.encoder(tokens, output_hidden_states=True, output_attentions=maps)
+        with self._iterated(iterations):
+            output = self.encoder(tokens, output_hidden_states=True, output_attentions=maps)
         if maps and (not output.attentions or any(layer is None for layer in output.attentions)):
             raise ValueError(f"a {self.encoder.config.model_type} gives no attention maps")
         hidden = torch.stack([at(state, places) for state in output.hidden_states], dim=1)
         return Reading(hidden, torch.stack(output.attentions, dim=1) if maps else None)
 
+    @contextmanager
+    def _iterated(self, iterations: int | None) -> Iterator[None]:
+        """The encoder with another number of times that its tied layer is applied."""
+        config = self.encoder.config
+        trained = config.num_hidden_layers
+        if iterations not in (None, trained) and config.model_type != "albert":
+            raise ValueError(f"an untied model of {trained} layers has no iterations")
+        config.num_hidden_layers = iterations or trained
+        try:
+            yield
+        finally:
+            config.num_hidden_layers = trained
 
-def at(
-    x: Float[Tensor, "sentences length width"], places: Int64[Tensor, "sentences places"] | None
-) -> Float[Tensor, "sentences places width"]:
-    """The rows of x at the places of each sentence; x itself where `places` is None."""
-    if places is None:
-        return x
-    sentence = torch.arange(len(x), device=x.device)[:, None]
-    row = sentence * x.shape[1] + places
-    return x.flatten(0, 1).index_select(0, row.flatten()).unflatten(0, row.shape)
+
+LegoModel = LegoTransformer | LibraryTransformer
 
 
 def _draw(module: nn.Module, init: float | None, generator: torch.Generator) -> None:

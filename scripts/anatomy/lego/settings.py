@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
+from scripts.anatomy.settings import Heads, Name, Settings, check_known, inconsistent, present
 
 Clauses = Annotated[int, Field(ge=2, le=100)]
 
@@ -65,29 +65,20 @@ class Task(Settings):
         None, description="Numbers of the group's elements that act, such as two generators."
     )
     shuffled: bool = Field(True, description="Clauses in random order; false: in chain order.")
+    held_out: NonNegativeInt = Field(
+        0,
+        description="Letters of the alphabet that no training sentence has; sentences of these "
+        "alone are then tested as well.",
+    )
 
     @model_validator(mode="after")
     def _enough_letters(self) -> Self:
-        if self.letters < self.n:
-            raise inconsistent("letters", f"{self.letters} are too few for {self.n} clauses")
+        seen = self.letters - self.held_out
+        if seen < self.n:
+            raise inconsistent("letters", f"{seen} to train with are too few for {self.n} clauses")
+        if 0 < self.held_out < self.n:
+            raise inconsistent("held_out", f"{self.held_out} are too few for {self.n} clauses")
         return self
-
-
-class Heads(Settings):
-    """The kinds of a layer's heads, all of the same width."""
-
-    learned: NonNegativeInt = Field(4, description="Heads of ordinary learned self-attention.")
-    association: NonNegativeInt = Field(
-        0, description="Hard-coded heads that average over the other places of the same token."
-    )
-    convolution: NonNegativeInt = Field(
-        0, description="Hard-coded heads with one learned weight per offset in a window."
-    )
-
-    @property
-    def total(self) -> int:
-        """All heads of a layer."""
-        return self.learned + self.association + self.convolution
 
 
 class Architecture(Settings):
@@ -119,9 +110,31 @@ class Architecture(Settings):
         description="Standard deviation of initial weights; null for 1 / sqrt(inputs of the "
         "matrix), which suits narrow models.",
     )
+    library: bool = Field(
+        False,
+        description="The same as the transformers library has it: BertModel, or AlbertModel if "
+        "tied. Slower, and with learned heads only.",
+    )
+    d_embedding: PositiveInt | None = Field(
+        None,
+        description="Width of the embeddings of the library's AlbertModel, 128 as published; "
+        "null: that of the layers.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.library and (
+            self.norm != "post"
+            or self.init is None
+            or len(self.heads) > 1
+            or self.heads[0].learned < self.heads[0].total
+        ):
+            message = (
+                "goes with learned heads alone, the same in all layers, norm: post and an init"
+            )
+            raise inconsistent("library", message)
+        if self.d_embedding is not None and not (self.library and self.tied):
+            raise inconsistent("d_embedding", "is for the library's tied model")
         if len(self.heads) not in ({1} if self.tied else {1, self.layers}):
             wanted = "1, since layers are tied" if self.tied else f"1 or {self.layers}"
             raise inconsistent("heads", f"has {len(self.heads)} entries, not {wanted}")
@@ -154,6 +167,37 @@ class Mimicking(Settings):
     )
 
 
+class Pretrained(Settings):
+    """Where a training starts, instead of at a model of random weights."""
+
+    model: Name = Field(description="One of the models, an encoder; its tokenizer is used too.")
+    random: bool = Field(
+        False, description="Control: random weights in the same architecture, the same tokens."
+    )
+    dropout: NonNegativeFloat | None = Field(
+        None, lt=1, description="Dropout while training; null: what the model's own settings say."
+    )
+    words: dict[str, str] = Field(
+        {},
+        description="Other words for some symbols: where the tokenizer splits one, or to hide "
+        "from the model what `not` means.",
+    )
+
+
+class Probing(Settings):
+    """How trained and pretrained models are looked into."""
+
+    test: PositiveInt = Field(2000, description="Test sentences.")
+    train: PositiveInt = Field(4000, description="Sentences that layer probes are fitted to.")
+    maps: PositiveInt = Field(200, description="Sentences that heads are scored on.")
+    n: Clauses = Field(12, description="Clauses of the sentences that pretrained models read.")
+    iterations: list[int] = Field(
+        [],
+        description="How many layers more (or, below 0, fewer) a tied model is also tested with "
+        "than it was trained with.",
+    )
+
+
 class Variant(Settings):
     """One training run."""
 
@@ -163,6 +207,9 @@ class Variant(Settings):
     )
     leaf_only: bool = Field(False, description="Supervise the last position and no other.")
     model: Architecture = Field(Architecture(), description="The transformer.")
+    pretrained: Pretrained | None = Field(
+        None, description="A pretrained model in its place; sentences are then in its tokens."
+    )
     one_logit: bool = Field(
         True, description="For two values one logit, as published; else a logit a value."
     )
@@ -185,24 +232,32 @@ class Variant(Settings):
     warmup: NonNegativeInt = Field(100, description="Steps of linear warm-up.")
     clip: PositiveFloat | None = Field(1.0, description="Largest gradient norm.")
     evaluations: PositiveInt = Field(25, description="Points of the learning curves.")
+    probing: Probing | None = Field(
+        None, description="How it is looked into, where not as the study says."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.leaf_only and self.n_tr is not None:
             raise inconsistent("leaf_only", "goes without n_tr")
+        if self.pretrained is not None:
+            if "model" in self.model_fields_set:
+                raise inconsistent("model", "goes without pretrained, which has its own")
+            return self
         learned = min(heads.learned for heads in self.model.heads)
         if self.mimicking is not None and learned < 2:
             raise inconsistent("mimicking", f"needs 2 learned heads a layer, there are {learned}")
         return self
 
+    @property
+    def has_maps(self) -> bool:
+        """Whether every layer has learned heads, so that there are attention maps to look at."""
+        return self.pretrained is not None or all(heads.learned for heads in self.model.heads)
 
-class Probing(Settings):
-    """How trained and pretrained models are looked into."""
-
-    test: PositiveInt = Field(2000, description="Test sentences.")
-    train: PositiveInt = Field(4000, description="Sentences that layer probes are fitted to.")
-    maps: PositiveInt = Field(200, description="Sentences that heads are scored on.")
-    n: Clauses = Field(12, description="Clauses of the sentences that pretrained models read.")
+    @property
+    def tied(self) -> bool:
+        """Whether one layer is applied several times (of a pretrained model: not known here)."""
+        return self.pretrained is None and self.model.tied
 
 
 class Figures(Settings):
@@ -213,6 +268,11 @@ class Figures(Settings):
     percolation: list[Name] = Field([], description="Layer probes.")
     mimicking: list[Name] = Field([], description="With and without mimicking.")
     shortcut: list[Name] = Field([], description="Shortcut agreement, and its fixes.")
+    pretraining: list[Name] = Field([], description="Pretrained and other starts, by position.")
+    d3: list[Name] = Field([], description="Learning curves over another group.")
+    graphs: list[Name] = Field([], description="Other dependency graphs, by depth.")
+    depth: list[Name] = Field([], description="Models of several depths, by position.")
+    iterations: list[Name] = Field([], description="More or fewer layers at test than in training.")
 
 
 class Comparison(Settings):
@@ -221,6 +281,16 @@ class Comparison(Settings):
     of: Name = Field(description="A variant.")
     over: Name = Field(description="The variant that is subtracted.")
     metric: str = Field(description="A number in metrics.json, keys joined with dots.")
+    towards: Name | None = Field(
+        None,
+        description="A variant whose own difference is the unit: 1 where as much is gained as by "
+        "it.",
+    )
+
+    @property
+    def variants(self) -> list[str]:
+        """All variants that are compared."""
+        return [name for name in (self.of, self.over, self.towards) if name is not None]
 
 
 class LegoStudy(Settings):
@@ -266,7 +336,7 @@ class LegoStudy(Settings):
         return {
             name: comparison
             for name, comparison in present(self.comparisons).items()
-            if {comparison.of, comparison.over} <= self.present_variants.keys()
+            if self.present_variants.keys() >= set(comparison.variants)
         }
 
     def _check(self, key: str, variant: Variant) -> None:
@@ -275,6 +345,8 @@ class LegoStudy(Settings):
         task = self.present_tasks[variant.task]
         if variant.n_tr is not None and variant.n_tr > task.n:
             raise inconsistent(f"{key}.n_tr", f"{variant.n_tr} is above the {task.n} clauses")
+        if variant.pretrained is not None and task.layout != "published":
+            raise inconsistent(f"{key}.task", f"{variant.task} has not got the published layout")
 
     @property
     def present_tasks(self) -> dict[str, Task]:
@@ -290,6 +362,10 @@ class LegoStudy(Settings):
             )
             for name, variant in present(self.variants).items()
         }
+
+    def probing_of(self, variant: str) -> Probing:
+        """How a variant is looked into."""
+        return self.present_variants[variant].probing or self.probing
 
     def shown(self, figure: str) -> list[str]:
         """The variants of a figure that were not removed."""

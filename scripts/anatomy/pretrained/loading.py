@@ -83,9 +83,7 @@ def _check_none(tensors: Iterable[str], fault: str) -> None:
 def control(folder: Path, seed: int) -> PreTrainedModel:
     """The same architecture with its random initial weights: what no training gives."""
     settings = config(folder)
-    with torch.random.fork_rng(devices=[]):
-        # of the CPU alone: `torch.manual_seed` would seed GPUs too, whose state is not kept here
-        torch.default_generator.manual_seed(seeding.derive(seed, "control"))
+    with seeding.torch_seeded(seed, "control"):
         fresh = _class(settings)._from_config(
             settings, attn_implementation="eager", dtype=torch.float32
         )

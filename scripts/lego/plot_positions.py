@@ -1,0 +1,54 @@
+"""Draw final accuracy along the graph, a line a variant: starts, graphs or depths compared.
+
+Positions are steps from the root, on a chain the chain position. Whiskers are 95 % intervals over
+seeds. Dotted: what counting tells, of each task among the variants. Open points: never supervised.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+from scripts.anatomy.tables import interval
+
+
+def main(snakemake: Any) -> None:
+    """All variants in one panel."""
+    figures.style()
+    variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
+    figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
+    told = set()
+    for place, variant in enumerate(variants):
+        paths = snakemake.input.metrics[place * seeds : (place + 1) * seeds]
+        records = [artifacts.read_json(path) for path in paths]
+        shift = 0.06 * (place - (len(variants) - 1) / 2)  # so that whiskers do not overlap
+        _line(ax, records, shift, figures.PALETTE[place % len(figures.PALETTE)], variant)
+        bag = tuple(records[0]["bag"])
+        if bag not in told and len(bag) == len(records[0]["by_depth"]):  # a chain
+            ax.plot(bag, color="grey", linestyle=":", label=None if told else "counting alone")
+            told.add(bag)
+    ax.set(xlabel="steps from the root", ylabel="accuracy", ylim=(None, 1.02))
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside right center")
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _line(
+    ax: plt.Axes, records: list[dict[str, Any]], shift: float, colour: object, variant: str
+) -> None:
+    accuracy = np.array([record["by_depth"] for record in records])
+    mean, low, high = np.array([interval(column) for column in accuracy.T]).T
+    steps = np.arange(len(mean))
+    supervised = set(records[0]["supervised"])
+    is_chain = len(mean) == len(records[0]["accuracy"])
+    filled = [colour if not is_chain or step in supervised else "white" for step in steps]
+    ax.errorbar(
+        steps + shift, mean, yerr=[mean - low, high - mean], color=colour, capsize=2,
+        label=figures.words(variant),
+    )  # fmt: skip
+    ax.scatter(steps + shift, mean, color=filled, edgecolors=[colour], zorder=3)
+
+
+job.run(main, globals())

@@ -11,7 +11,10 @@ from dataclasses import asdict
 from benchmarks.comparison import ROOT, Result
 from scripts.anatomy import artifacts
 
-NAMES = ("sampler", "attention", "structure", "training", "pairs", "lego", "modules", "overhead")
+NAMES = (
+    *("sampler", "attention", "structure", "training", "pairs", "alignment", "lego", "probing"),
+    *("modules", "overhead"),
+)
 LATEST = ROOT / "benchmarks/results/latest.json"
 
 

@@ -163,14 +163,19 @@ def slide(
     """The same as `convolve` of `convolution`, without maps; as many kernels as heads or channels.
 
     One row of an image, with channels last as they lie in memory, is what torch convolves fastest.
+    On a CPU that is in single precision at least: torch 2.13 never comes back from a convolution of
+    this kind in bfloat16 if its window is 15 or more.
     """
     width, window = values.shape[2], kernel.shape[1]
-    by_channel = kernel.repeat_interleave(width // len(kernel), dim=0)
-    image = values.transpose(1, 2).unsqueeze(2)
-    moved = functional.conv2d(
-        image, by_channel[:, None, None], padding=(0, window // 2), groups=width
-    )
-    return moved.squeeze(2).transpose(1, 2)
+    on_cpu = values.device.type == "cpu"
+    dtype = torch.promote_types(values.dtype, torch.float32) if on_cpu else values.dtype
+    by_channel = kernel.repeat_interleave(width // len(kernel), dim=0).to(dtype)
+    image = values.transpose(1, 2).unsqueeze(2).to(dtype)
+    with torch.autocast("cpu", enabled=False):
+        moved = functional.conv2d(
+            image, by_channel[:, None, None], padding=(0, window // 2), groups=width
+        )
+    return moved.squeeze(2).transpose(1, 2).to(values.dtype)
 
 
 # --- learned attention --------------------------------------------------------------------------

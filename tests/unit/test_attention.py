@@ -88,14 +88,13 @@ def test_sums_are_exact(dtype: torch.dtype, tolerance: float, most: int, padded:
     results = []
     for dense in (True, False):
         same = associates(tokens, SPECIAL, present, dense=dense)
-        values = (normal(4, 90, 6, dtype=dtype) * 10).requires_grad_()
+        values = normal(4, 90, 6, dtype=dtype).requires_grad_()
         found = associate(values, same)
         found.backward(grad)
         results.append((found.detach(), values.grad))
-    assert results[0][0].abs().max() > 1
-    # in units of the largest value
-    torch.testing.assert_close(results[1][0], results[0][0], rtol=0, atol=40 * tolerance)
-    torch.testing.assert_close(results[1][1], results[0][1], rtol=0, atol=40 * tolerance)
+    assert results[0][0].abs().max() > 0.1
+    for by_map, by_sums in zip(*results, strict=True):
+        torch.testing.assert_close(by_sums, by_map, rtol=0, atol=tolerance)
 
 
 def test_the_form_goes_by_the_length() -> None:
@@ -211,7 +210,7 @@ def test_every_parameter_is_trained(split: str, length: int) -> None:
 @pytest.mark.parametrize("length", [20, 60], ids=["short", "long"])
 def test_half_precision(split: str, length: int) -> None:
     """Under autocast types would clash, or sums over many places lose their digits."""
-    module = mixer(split)
+    module = mixer(split, window=21)
     x, tokens = normal(2, length, D_MODEL, seed=3), ids(2, length, most=4)
     exact = output(module, x, tokens)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -304,7 +303,7 @@ def test_attention_counts_the_same_by_every_kernel(fused: bool) -> None:
 
 
 def test_a_convolution_counts_its_own_channels() -> None:
-    """torch's counter lets each channel meet all others in the backward pass."""
+    """Torch's counter lets each channel meet all others in the backward pass."""
     kernel, values = normal(6, 5).requires_grad_(), normal(2, 40, 6).requires_grad_()
     forward = 2 * 2 * 40 * 6 * 5
     assert count(lambda: slide(kernel, values)) == forward

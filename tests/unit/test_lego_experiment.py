@@ -149,6 +149,15 @@ def test_measurements_of_a_model_that_knows_all(monkeypatch: pytest.MonkeyPatch)
     assert order["middle_after_leaf"] == 2
 
 
+def test_sentences_until_a_task_is_solved() -> None:
+    """Mimicking would count as training, or positions without a loss hold the time back."""
+    curve = {"step": [5, 15, 25], "position0": [0.5, 1, 1], "position1": [0.5, 0.94, 0.96]}
+    history = pd.DataFrame(curve | {"position2": [0.5, 0.5, 0.5]})
+    assert examine._sentences_to_solve(history, [0], 8) == 80
+    assert examine._sentences_to_solve(history, [0, 1], 8) == 160
+    assert examine._sentences_to_solve(history, [0, 1, 2], 8) is None
+
+
 def test_everything_can_be_measured_on_a_trained_model() -> None:
     """A measurement would fail for some kinds of heads, tasks or groups."""
     probing = settings.Probing(test=40, train=60, maps=10)

@@ -35,6 +35,7 @@ def examine(
     positions = experiment.supervised(variant, rules.n)
     found = _accuracies(model, test, baseline, positions)
     found |= _order(curves, history["step"].to_numpy())
+    found["sentences_to_solve"] = _sentences_to_solve(history, positions, variant.batch)
     if choice.held_out:
         unseen = laws.with_held_out_letters(rules, choice.held_out)
         found["held_out_letters"] = _held_out(model, unseen, probing.test, seed)
@@ -95,6 +96,14 @@ def _order(curves: Float[np.ndarray, "points positions"], steps: np.ndarray) -> 
         "T99": _or_none(evaluate.first_time(curves, steps)),
         "middle_after_leaf": int((middle > first[-1]).sum()) if np.isfinite(first[-1]) else 0,
     }
+
+
+def _sentences_to_solve(history: pd.DataFrame, supervised: list[int], batch: int) -> int | None:
+    """Training sentences until all supervised positions are at 0.95; None if they never are."""
+    worst = history[[f"position{k}" for k in supervised]].min(axis=1)
+    steps = history["step"] - history["step"].iloc[0]  # mimicking is not counted
+    solved = steps[worst >= 0.95]
+    return int(solved.iloc[0]) * batch if len(solved) else None
 
 
 def _or_none(times: Float[np.ndarray, "positions"]) -> list[float | None]:

@@ -268,6 +268,7 @@ class Figures(Settings):
     percolation: list[Name] = Field([], description="Layer probes.")
     mimicking: list[Name] = Field([], description="With and without mimicking.")
     shortcut: list[Name] = Field([], description="Shortcut agreement, and its fixes.")
+    module: list[Name] = Field([], description="With and without the LEGO attention module.")
     pretraining: list[Name] = Field([], description="Pretrained and other starts, by position.")
     d3: list[Name] = Field([], description="Learning curves over another group.")
     graphs: list[Name] = Field([], description="Other dependency graphs, by depth.")

@@ -1,0 +1,60 @@
+"""Linear probes of every variable after every layer, against the forward pass they are read from.
+
+Twelve layers and twelve positions, as the paper's figure has them. One pass gives the hidden states
+of all layers; the probes are fitted from sums over sentences. The time of reading and fitting
+should be less than twice that of the plain forward pass on the same sentences.
+"""
+
+import torch
+
+from benchmarks.comparison import Result, seconds
+from scripts.anatomy import seeding
+from scripts.anatomy.lego import experiment, graphs, groups, probes, task
+from scripts.anatomy.lego.models import LegoTransformer
+from scripts.anatomy.lego.settings import Architecture, Heads
+
+CLAUSES, LAYERS, SENTENCES = 12, 12, 400
+SHAPE = Architecture(layers=LAYERS, d_model=128, d_ff=512, heads=(Heads(learned=4),))
+AIM = 200.0  # percent
+
+
+def measure() -> Result:
+    """Time both on the same sentences."""
+    torch.set_num_threads(1)
+    group = groups.built_in("z2")
+    layout = task.layout(group, task.alphabet(26))
+    rules = task.Task(group, layout, graphs.path(CLAUSES), CLAUSES)
+    model = LegoTransformer(
+        SHAPE,
+        d_vocab=layout.d_vocab,
+        length=layout.length(CLAUSES),
+        classes=1,
+        special=layout.ids([task.START, task.END]).tolist(),
+        generator=seeding.torch_generator(0, "weights"),
+    ).eval()
+    batch = task.sample(rules, SENTENCES, seeding.numpy_generator(0, "sentences"))
+    held = experiment.tensors(batch)
+
+    @torch.inference_mode()
+    def forward() -> None:
+        for tokens, places in zip(
+            held.tokens.split(probes.SENTENCES_AT_ONCE),
+            held.places.split(probes.SENTENCES_AT_ONCE),
+            strict=True,
+        ):
+            model(tokens, places)
+
+    def probing() -> None:
+        states = probes.states(model, held.tokens, held.places, held.values)
+        probes.fit_probes(states, classes=group.order)
+
+    whole, plain = seconds(probing, forward, repeats=5)
+    return Result(
+        what=f"linear probes of {LAYERS} layers and {CLAUSES} positions, {SENTENCES} sentences: "
+        "reading and fitting, as a share of the forward pass",
+        ratio=100 * whole / plain,
+        unit="%",
+        aim=AIM,
+        details={"reading and fitting": whole, "forward pass": plain},
+        note=f"one thread; width {SHAPE.d_model}",
+    )

@@ -27,8 +27,12 @@ include: "rules/text_paths.smk"
 include: "rules/text.smk"
 include: "rules/embedding_paths.smk"
 include: "rules/embedding.smk"
+include: "rules/embedding_alignment.smk"
+include: "rules/embedding_finetuning.smk"
 include: "rules/lego_paths.smk"
 include: "rules/lego.smk"
+include: "rules/pretraining_paths.smk"
+include: "rules/pretraining.smk"
 include: "rules/report.smk"
 
 
@@ -40,13 +44,18 @@ localrules:
     topic_runs,
     model,
     model_of_topic,
+    model_of_pretraining,
     text,
     text_table,
     embedding,
+    embedding_finetuned,
     lego,
     lego_bag,
     lego_compare,
     lego_runs,
+    pretraining,
+    pretraining_compare,
+    pretraining_runs,
     claims,
     report_claims,
     report_ledger,
@@ -60,5 +69,6 @@ rule all:
         rules.text.input,
         rules.embedding.input,
         rules.lego.input,
+        rules.pretraining.input,
         rules.claims.input,
         "results/runs.csv",

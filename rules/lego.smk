@@ -213,7 +213,7 @@ rule lego_plot_curves:
     benchmark:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
-        figure="curves|extrapolation|mimicking|d3",
+        figure="curves|extrapolation|mimicking|module|d3",
     conda:
         CONDA
     threads: 1

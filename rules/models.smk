@@ -3,7 +3,12 @@
 # source.json, which has a digest of what is inside.
 MODELS = SETTINGS.present_models
 OWN_MODELS = [name for name, model in MODELS.items() if model.kind == "topic"]
-OTHER_MODELS = [name for name in MODELS if name not in OWN_MODELS]
+PRETRAINED_MODELS = [
+    name for name, model in MODELS.items() if model.kind == "pretraining"
+]
+OTHER_MODELS = [
+    name for name in MODELS if name not in [*OWN_MODELS, *PRETRAINED_MODELS]
+]
 
 
 rule model:
@@ -63,3 +68,42 @@ rule model_of_topic:
         "Take the model {wildcards.model} from the topic study"
     script:
         "../scripts/models/topic.py"
+
+
+def pretrained_here(artifact):
+    """What gives an artifact of the training that a model is from."""
+    return lambda wildcards: "results/pretraining/{corpus}/{m.variant}/seed{m.seed}/{artifact}".format(
+        corpus=SETTINGS.pretraining.corpus,
+        m=MODELS[wildcards.model],
+        artifact=artifact,
+    )
+
+
+rule model_of_pretraining:
+    input:
+        config=pretrained_here("model/config.json"),
+        checkpoints=pretrained_here("checkpoints.safetensors"),
+        tokenizer=f"results/pretraining/{SETTINGS.pretraining.corpus}/tokenizer/tokenizer.json",
+        names=f"results/pretraining/{SETTINGS.pretraining.corpus}/tokenizer/tokenizer_config.json",
+    output:
+        folder=directory("results/models/{model}/weights"),
+        source="results/models/{model}/source.json",
+    log:
+        "logs/models/{model}.log",
+    benchmark:
+        "logs/models/{model}.tsv"
+    wildcard_constraints:
+        model=one_of(PRETRAINED_MODELS),
+    conda:
+        CONDA
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        model=lambda wildcards: plain(MODELS[wildcards.model]),
+        code=code("models/pretraining.py"),
+    message:
+        "Take the model {wildcards.model} from the pretraining study"
+    script:
+        "../scripts/models/pretraining.py"

@@ -10,11 +10,18 @@ SEEDS = {
     "text": TEXT_SEEDS,
     "embedding": EMBEDDING.seeds,
     "lego": LEGO_SEEDS,
+    "pretraining": PRETRAINING_SEEDS,
 }
 TESTABLE = ledger.testable(
     CLAIMS,
     SETTINGS.scale,
-    [*TOPIC_ARTIFACTS, *TEXT_ARTIFACTS, *EMBEDDING_ARTIFACTS, *LEGO_ARTIFACTS],
+    [
+        *TOPIC_ARTIFACTS,
+        *TEXT_ARTIFACTS,
+        *EMBEDDING_ARTIFACTS,
+        *LEGO_ARTIFACTS,
+        *PRETRAINING_ARTIFACTS,
+    ],
     SEEDS,
 )
 JUDGED = sorted(
@@ -89,6 +96,7 @@ rule report_runs:
     input:
         "results/topic/runs.csv",
         "results/lego/runs.csv",
+        "results/pretraining/runs.csv",
     output:
         "results/runs.csv",
     log:

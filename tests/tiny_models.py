@@ -1,11 +1,14 @@
 """Pretrained models as tiny as can be, with tokenizers trained on the spot, and text for them."""
 
+import csv
+import json
 import random
 import string
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -34,6 +37,7 @@ TOPICS = (
 )
 FILLERS = "the of and in with over many some other every where then".split()
 BERT_POSITIONS = 32
+LABELS = {0: "animals", 1: "music"}
 
 
 def documents(count: int = 240) -> list[str]:
@@ -97,6 +101,34 @@ def save_inputs(folder: Path) -> None:
     save_llama(folder / "decoder")
     save_reader(folder / "reader")
     (folder / "stories.txt").write_text("\n".join(documents()) + "\n", encoding="utf-8")
+    save_opinions(folder)
+    save_adapter(folder / "adapter")
+
+
+def save_opinions(folder: Path) -> None:
+    """Stories about animals and music with a label each, some from one book, and words of one."""
+    rows = [
+        [text, LABELS[number % 4], f"book {number // 8}"]
+        for number, text in enumerate(documents())
+        if number % 4 in LABELS
+    ]
+    with (folder / "opinions.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["text", "label", "story"], *rows])
+    (folder / "words.txt").write_text(TOPICS[0], encoding="utf-8")
+
+
+def save_adapter(folder: Path, layer: int = 1) -> None:
+    """A LoRA adapter for the decoder, of the files that peft writes."""
+    folder.mkdir(parents=True)
+    module = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+    generator = torch.Generator().manual_seed(0)
+    factors = {
+        f"{module}.lora_{side}.weight": torch.randn(shape, generator=generator)
+        for side, shape in (("A", (2, 16)), ("B", (16, 2)))
+    }
+    save_file(factors, folder / "adapter_model.safetensors")
+    settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "base_model_name_or_path": "decoder"}
+    (folder / "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
 def save_bert(folder: Path) -> None:

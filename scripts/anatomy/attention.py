@@ -25,7 +25,7 @@ from scripts.anatomy.settings import Heads
 # places, while at 128 association by sums is three times as fast
 SHORT = 32
 
-WINDOW = 21  # offsets that a convolution head sees in a language model, as the paper is recalled
+WINDOW = 21  # offsets that a convolution head sees in a language model; ours, the paper may differ
 
 
 # --- association --------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ class Claim(Settings):
     """One finding of a paper."""
 
     id: str = Field(description="Short name, unique.")
-    study: Literal["topic", "text", "embedding", "lego"] = Field(
+    study: Literal["topic", "text", "embedding", "lego", "pretraining"] = Field(
         description="Study that it belongs to."
     )
     statement: str = Field(description="What was found, in a sentence.")

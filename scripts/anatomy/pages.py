@@ -1,7 +1,7 @@
 """Pages of the report that are read rather than looked at: tables of tokens, as HTML."""
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from string import Template
 
 import pandas as pd
@@ -19,6 +19,7 @@ td:not(:last-child) { white-space: nowrap; font-variant-numeric: tabular-nums; c
 nav a { margin-right: .6rem; }
 i { font-style: normal; background: #eef3f7; border-radius: .3rem; padding: 0 .3rem;
   margin-right: .25rem; white-space: nowrap; display: inline-block; }
+i.mark { background: #ffdf9e; }
 """
 PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -55,6 +56,8 @@ def table(rows: pd.DataFrame) -> str:
     return plain.to_html(index=False, escape=False, border=0)
 
 
-def chips(tokens: Iterable[str]) -> str:
+def chips(tokens: Iterable[str], *, marked: Collection[str] = ()) -> str:
     """Tokens side by side, each in a box of its own, so that spaces inside them can be seen."""
-    return "".join(f"<i>{html.escape(token)}</i>" for token in tokens)
+    return "".join(
+        f"<i{' class=mark' if token in marked else ''}>{html.escape(token)}</i>" for token in tokens
+    )

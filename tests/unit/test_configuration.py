@@ -145,9 +145,9 @@ def test_studies_can_look_at_all_kinds_of_models(tmp_path: Path) -> None:
         "topic": {"kind": "topic", "corpus": "lda", "variant": "bert_two_layers", "seed": 1},
     }
     changes = {f"models.{name}": model for name, model in models.items()}
-    settings = validate(with_changes(changes | {"text.models": [*models], "models.minilm3": None}))
+    settings = validate(with_changes(changes | {"text.models": [*models], "models.spare": None}))
     assert [settings.present_models[name].kind for name in settings.text.models] == [*models]
-    assert "minilm3" not in settings.present_models
+    assert "spare" not in settings.present_models
 
 
 def test_a_removed_corpus_is_missed_by_what_uses_it() -> None:

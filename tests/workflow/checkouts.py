@@ -23,7 +23,11 @@ NAMED = [
     *(("topic", section) for section in ("corpora", "variants", "grids")),
     ("text", "corpora"),
     *(("embedding", section) for section in ("readings", "golden")),
+    ("embedding", "alignment", "pairs"),
+    *(("embedding", "finetuning", section) for section in ("labelled", "runs", "adapters")),
+    ("embedding", "translation", "pairs"),
     *(("lego", section) for section in ("tasks", "variants", "comparisons")),
+    *(("pretraining", section) for section in ("variants", "comparisons")),
 ]
 
 

@@ -39,6 +39,21 @@ def text(**settings: Any) -> dict[str, Any]:
     return {"text": {"corpora": {"mine": settings}}}
 
 
+def task(**settings: Any) -> dict[str, Any]:
+    """A configuration with a LEGO task of these settings."""
+    return {"lego": {"tasks": {"mine": settings}}}
+
+
+def lego(**settings: Any) -> dict[str, Any]:
+    """A configuration with a LEGO variant of these settings."""
+    return {"lego": {"variants": {"mine": settings}}}
+
+
+def alignment(**settings: Any) -> dict[str, Any]:
+    """A configuration with these settings of the alignment."""
+    return {"embedding": {"alignment": settings}}
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
@@ -81,6 +96,18 @@ def text(**settings: Any) -> dict[str, Any]:
             "text.measurement.reference: it is not one of the filters",
         ),
         ({"embedding": {"related": {"k": 21}}}, "embedding.related.k: 21 is above top (20)"),
+        (
+            alignment(pairs={"mine": {"a": "bert", "b": "encoder"}}),
+            "embedding.alignment.pairs.mine: no model named bert; there are encoder",
+        ),
+        (
+            alignment(training={"variant": "v1"}),
+            "embedding.alignment.training.variant: v1 has heads without queries and keys (1/1/2)",
+        ),
+        (
+            alignment(training={"seeds": [0, 7]}),
+            "embedding.alignment.training.seeds: 7 is not among pretraining.seeds",
+        ),
         (model(kind="packaged", package="bert"), "models.mine.package: "),
         (model(kind="folder", path="inputs/none"), "models.mine.path: no such folder: inputs/none"),
         (model(kind="folder", path="inputs"), "models.mine.path: inputs has no config.json"),
@@ -95,6 +122,38 @@ def text(**settings: Any) -> dict[str, Any]:
             text(kind="table", path="inputs/stories.txt"),
             "text.corpora.mine.path: inputs/stories.txt ends in none of .jsonl, .csv, .parquet",
         ),
+        (
+            task(n=3, group={"names": ["e", "a"], "table": [[0, 1], [1, 1]]}),
+            "lego.tasks.mine: not a group: a has no inverse",
+        ),
+        (task(n=5, letters=4), "lego.tasks.mine.letters: 4 to train with are too few for 5"),
+        (task(n=2, graph={"kind": "branch"}), "lego.tasks.mine: a branch needs at least 3"),
+        (lego(task="chains"), "lego.variants.mine.task: no task named chains; there are chain"),
+        (lego(task="chain", n_tr=5), "lego.variants.mine.n_tr: 5 is above the 4 clauses"),
+        (
+            lego(task="chain", mimicking={}, model={"heads": [{"learned": 1, "association": 3}]}),
+            "lego.variants.mine.mimicking: needs 2 learned heads a layer, there are 1",
+        ),
+        (
+            lego(task="published_chains", pretrained={"model": "bert"}),
+            "lego.variants.mine.pretrained.model: no model named bert; there are encoder",
+        ),
+        (
+            lego(task="chain", pretrained={"model": "reader"}),
+            "lego.variants.mine.task: chain has not got the published layout",
+        ),
+        (
+            {"pretraining": {"corpus": "news"}},
+            "pretraining.corpus: no corpus named news; there are stories",
+        ),
+        (
+            {"pretraining": {"tokenizer": {"model": "bert"}}},
+            "pretraining.tokenizer.model: no model named bert; there are",
+        ),
+        (
+            {"pretraining": {"variants": {"v1": {"heads": {"learned": 3}}}}},
+            "pretraining.variants.v1.heads: the split 1/1/3 (association/convolution/learned)",
+        ),
         ({"compute": {"device": "gpu"}}, "compute.device: "),
         ({"topics": {}}, "topics: there is no such key"),
     ],
@@ -104,8 +163,12 @@ def text(**settings: Any) -> dict[str, Any]:
         *("nothing to train", "no such file", "no such corpus", "no such variant"),
         *("text of no such model", "embedding of no such model", "a model that is removed"),
         *("hidden states on no such corpus", "reference that is no filter", "k above top"),
+        *("alignment of no such model", "alignment of other heads", "alignment of no such seed"),
         *("no such package", "no such folder", "folder without a model", "model without revision"),
         *("no BERT", "text without revision", "no such text", "unknown format"),
+        *("no group", "too few letters", "too short a graph", "no such task", "n_tr above n"),
+        *("mimicking with one head", "LEGO of no such model", "LEGO in another layout"),
+        *("pretraining on no such corpus", "tokenizer of no such model", "heads that do not fit"),
         *("not one of the choices", "unknown section"),
     ],
 )

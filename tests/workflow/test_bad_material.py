@@ -42,6 +42,31 @@ def test_a_model_without_attention_is_named(checkout: Checkout) -> None:
     assert line == "models.mine: a mamba gives no attention maps"
 
 
+def test_a_model_that_cannot_read_chains_is_named_before_any_training(checkout: Checkout) -> None:
+    """Letters that a tokenizer splits or does not know would be read at wrong places, silently."""
+    checkout.configure(lego={"variants": {"pretrained": {"pretrained": {"model": "encoder"}}}})
+    folder = "results/lego/published_chains/pretrained/seed0"
+    printed = checkout.snakemake("--", f"{folder}/run.json", status=1)
+    *_, line = checkout.log_of_failure(printed).splitlines()
+    assert line == (
+        "lego.variants.pretrained: the tokenizer does not know '=': give it another word"
+    )
+    assert not (checkout.directory / folder / "weights.safetensors").exists()
+
+
+def test_models_with_different_tokens_are_not_aligned(checkout: Checkout) -> None:
+    """Correlations over tokens that share no more than their number would look like a finding."""
+    checkout.configure(
+        embedding={"alignment": {"pairs": {"mine": {"a": "encoder", "b": "reader"}}}}
+    )
+    printed = checkout.snakemake("--", "results/embedding/alignment/mine/run.json", status=1)
+    *_, line = checkout.log_of_failure(printed).splitlines()
+    start = "embedding.alignment.pairs.mine: the vocabularies differ: "
+    assert line.startswith(start)
+    assert "of 200 ids of a are not the same tokens in b: " in line
+    assert line.count("there ") + line.count("not there") >= 3
+
+
 # --- by script ----------------------------------------------------------------------------------
 
 

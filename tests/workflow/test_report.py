@@ -97,7 +97,7 @@ def test_every_run_has_a_row(smoke: Checkout) -> None:
     table = pd.read_csv(smoke.path("runs.csv"))
     trained = {
         path.parts[-5:-1]
-        for study in ("topic", "lego")
+        for study in ("topic", "lego", "pretraining")
         for path in smoke.path(study).rglob("seed*/run.json")
     }
     key = ["study", "subject", "variant", "seed"]
@@ -119,7 +119,7 @@ def test_results_are_plain_files(smoke: Checkout) -> None:
     """A result could only be read with this code, and not safely."""
     endings = {path.suffix for path in smoke.path("").rglob("*") if path.is_file()}
     plain = {".json", ".csv", ".parquet", ".safetensors", ".npz", ".png", ".svg", ".html"}
-    plain |= {".txt", ".mm"}  # gensim's dictionary, and Matrix Market
+    plain |= {".txt", ".mm", ".npy"}  # gensim's dictionary, Matrix Market, rows of tokens
     assert endings - {""} <= plain  # no ending: lock and fingerprint of a training's state
     assert not [*smoke.path("").rglob("*.tmp.*")]
 

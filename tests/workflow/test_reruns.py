@@ -249,8 +249,17 @@ FITTED = MEASURED | {"text_topics", "text_plot_topics", "text_plot_documents"}
             {"embedding_heads", "embedding_plot_atlas", "embedding_page_heads"},
         ),
         ("embedding", {"hidden": {"m": 2}}, {"embedding_hidden", "embedding_plot_hidden"}),
+        (
+            "embedding",
+            {"alignment": {"draws": 7}},
+            {
+                *("embedding_align", "embedding_plot_alignment"),
+                *("embedding_align_over_training", "embedding_plot_over_training"),
+                *("report_claims", "report_ledger"),
+            },
+        ),
     ],
-    ids=["filter", "LDA", "index", "pairs", "hidden states"],
+    ids=["filter", "LDA", "index", "pairs", "hidden states", "alignment"],
 )
 def test_a_setting_reruns_only_who_uses_it(
     checkout: Checkout, section: str, changes: dict[str, Any], rules: set[str]
@@ -291,7 +300,8 @@ def test_a_model_in_place_of_another_is_measured_alone(checkout: Checkout) -> No
         (
             "stories.txt",
             {"text_corpus", *FITTED, "embedding_robustness", "embedding_plot_robustness"}
-            | {"embedding_hidden", "embedding_plot_hidden"},
+            | {"embedding_hidden", "embedding_plot_hidden"}
+            | {"embedding_align_over_training", "embedding_plot_over_training"},
         ),
     ],
     ids=["weights", "what is not read", "text"],

@@ -24,7 +24,7 @@ def test_the_graph_of_every_configuration_builds(fresh: Checkout) -> None:
         for file in (ROOT / "rules").glob("*.smk")
         for rule in re.findall(r"^rule (\w+):", file.read_text("utf-8"), re.M)
     }
-    named = {"topic", "text", "embedding", "lego", "claims"}
+    named = {"topic", "text", "embedding", "lego", "pretraining", "claims"}
     assert default | smoke | paper == every_rule - named - {"model_of_topic"}
     assert smoke == default  # the smoke run tries all that the default run uses
 
@@ -34,8 +34,11 @@ def test_claims_and_every_study_are_targets(fresh: Checkout) -> None:
     needed = {
         "topic": set(),
         "text": {"model"},
-        "embedding": {"model", "text_corpus"},
+        # seeds of the pretraining study are aligned
+        "embedding": {"model", "text_corpus", "pretraining_tokenizer", "pretraining_data"}
+        | {"pretraining_baseline", "pretraining_tune", "pretraining_train"},
         "lego": set(),
+        "pretraining": set(),
     }
     of_study = {study: fresh.plan("--", study).rules for study in needed}
     for study, others in needed.items():
@@ -71,14 +74,20 @@ def test_claims_and_every_study_are_targets(fresh: Checkout) -> None:
             {"model": 1, "embedding_index": 1, "embedding_related": 1}
             | {"embedding_plot_related": 1},
         ),
+        ("embedding/alignment/twins/alignment.json", {"model": 1, "embedding_align": 1}),
         (
             "embedding/decoder/plain/heads.html",
             {"model": 1, "embedding_index": 1, "embedding_heads": 1, "embedding_page_heads": 1},
         ),
+        (
+            "pretraining/stories/base/seed1/metrics.json",
+            {"pretraining_tokenizer": 1, "pretraining_data": 1, "pretraining_baseline": 1}
+            | {"pretraining_tune": 1, "pretraining_train": 1},
+        ),
     ],
     ids=[
         *("table", "figure of corpora", "metrics", "figure of runs", "a model", "figure of topics"),
-        *("figure of heads", "figure of related parameters", "page"),
+        *("figure of heads", "figure of related parameters", "alignment", "page", "pretraining"),
     ],
 )
 def test_one_artifact_needs_only_what_it_is_made_from(

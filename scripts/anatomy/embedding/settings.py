@@ -8,7 +8,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
-from scripts.anatomy.settings import Name, Settings, distinct, inconsistent, present
+from scripts.anatomy.embedding.finetuning_settings import Finetuning, Translation
+from scripts.anatomy.settings import Name, Settings, check_known, distinct, inconsistent, present
 
 Count = Annotated[int, Field(ge=2)]
 
@@ -90,6 +91,54 @@ class Related(Settings):
     k: PositiveInt = Field(100, description="Top tokens of a vector.")
 
 
+class AlignedPair(Settings):
+    """Two models that share a vocabulary."""
+
+    a: Name = Field(description="One of the models.")
+    b: Name = Field(description="The other, of any width and depth.")
+    offset: int = Field(
+        0,
+        description="What has to be added to a token's id in a to have its id in b, where the "
+        "vocabularies are the same up to that. Tokens that only b has are left out.",
+    )
+    published: dict[Literal["embedding", "features"], dict[str, list[NonNegativeInt]]] = Field(
+        {},
+        description="Known matches by measure and group: for each layer of a that of b. Claims "
+        "are measured on how far they are found again.",
+    )
+
+
+class OverTraining(Settings):
+    """Pairs of seeds of a variant of the pretraining study, at every checkpoint."""
+
+    variant: Name = Field("base", description="A variant whose heads are all learned.")
+    seeds: Annotated[list[NonNegativeInt], Field(min_length=2)] | None = Field(
+        None, description="Which of its seeds, every pair of them; null takes all."
+    )
+
+    _distinct = field_validator("seeds")(lambda seeds: seeds and distinct(seeds))
+
+
+class Alignment(Settings):
+    """Section 5.1: do parameters of one model correlate with those of the other, over tokens?"""
+
+    pairs: dict[Name, AlignedPair | None] = Field(
+        {}, description="Pairs of models, one name each; null removes one."
+    )
+    training: OverTraining | None = Field(
+        None, description="When in training alignment appears; null leaves this out."
+    )
+    draws: PositiveInt = Field(
+        1000,
+        description="Random assignments that p-values are from, where there are not fewer in all.",
+    )
+
+    @property
+    def present_pairs(self) -> dict[str, AlignedPair]:
+        """The pairs that were not removed."""
+        return present(self.pairs)
+
+
 class Golden(Settings):
     """Pairs of tokens that a head is known for."""
 
@@ -124,6 +173,13 @@ class EmbeddingStudy(Settings):
     robustness: Robustness = Field(Robustness(), description="The experiment of Appendix A.")
     hidden: Hidden = Field(Hidden(), description="The experiment of section 4.2.")
     related: Related = Field(Related(), description="The experiment of Appendix B.1.")
+    alignment: Alignment = Field(Alignment(), description="Section 5.1: two models side by side.")
+    finetuning: Finetuning = Field(
+        Finetuning(), description="Section 4.4: what fine-tuning changes, read as tokens."
+    )
+    translation: Translation = Field(
+        Translation(), description="Section 5.2: a classifier in another model."
+    )
     golden: dict[Name, Golden | None] = Field(
         {}, description="Heads whose pairs are known, to be found again; null removes one."
     )
@@ -141,9 +197,20 @@ class EmbeddingStudy(Settings):
         for name, golden in present(self.golden).items():
             if golden.model not in self.models:
                 raise inconsistent(f"golden.{name}.model", f"{golden.model} is not among models")
-        if "figures" in self.models:
-            raise inconsistent("models", "no model can be named figures: a folder is so named")
+        for folder in ("figures", "alignment", "finetuning", "labelled", "translation"):
+            if folder in self.models:
+                raise inconsistent(
+                    "models", f"no model can be named {folder}: a folder is so named"
+                )
+        for name, pair in self.translation.present_pairs.items():
+            key = f"translation.pairs.{name}.upper"
+            check_known(key, pair.upper, self.finetuning.present_runs, "fine-tuned run")
         return self
+
+    @property
+    def finetuning_seeds(self) -> list[int]:
+        """The seeds of fine-tuning."""
+        return self.finetuning.seeds or self.seeds
 
     @property
     def present_readings(self) -> dict[str, Reading]:

@@ -1,8 +1,12 @@
 """Tables over layers and seeds as the few numbers that claims are about."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
+
+# What alignment is compared in: see `alignment.summary`
+CONTROLLED = ("mean", "matched", "contrast", "same_depth", "same_depth_contrast", "right_share")
 
 
 def by_layer(
@@ -64,3 +68,150 @@ def _scores(rows: pd.DataFrame) -> dict[str, list[float] | dict[str, list[float]
         }
 
     return of("cosine") | {"with_diagonal": of("cosine_with_diagonal")}
+
+
+Summaries = Mapping[str, Mapping[str, float]]  # a record a group of parameters, and "all"
+
+
+def aligned(
+    found: Mapping[str, Summaries], shuffled: Sequence[Summaries]
+) -> dict[str, dict[str, dict[str, float | list[float]]]]:
+    """Alignment by measure, group and number; of shuffled vocabularies a list over the seeds.
+
+    `above_shuffled`, and of equally wide models `above_features`, are the `CONTROLLED` numbers less
+    the control's.
+    """
+    own = found["embedding"]
+    result = {**found, "shuffled": listed(shuffled)}
+    result["above_shuffled"] = {
+        group: {key: [record[key] - one[group][key] for one in shuffled] for key in CONTROLLED}
+        for group, record in own.items()
+    }
+    if "features" in found:
+        result["above_features"] = {
+            group: {key: record[key] - found["features"][group][key] for key in CONTROLLED}
+            for group, record in own.items()
+        }
+    return result
+
+
+def listed(found: Sequence[Summaries]) -> dict[str, dict[str, list[float]]]:
+    """Summaries as one, each number a list."""
+    return {
+        group: {key: [one[group][key] for one in found] for key in record}
+        for group, record in found[0].items()
+    }
+
+
+def over_training(table: pd.DataFrame) -> dict[str, dict]:
+    """Alignment before and after training, by measure, group and number; lists over pairs of seeds.
+
+    `gain` is the difference, and `above_features` and others how far the measure is above each of
+    the controls after training.
+    """
+    ends = {"first": table["step"].min(), "last": table["step"].max()}
+    records = {
+        end: {
+            measure: {
+                group: {key: rows[key].tolist() for key in CONTROLLED}
+                for group, rows in of_measure.groupby("group", sort=False)
+            }
+            for measure, of_measure in table[table["step"] == step].groupby("measure", sort=False)
+        }
+        for end, step in ends.items()
+    }
+    last = records["last"]
+    return {
+        "steps": {end: int(step) for end, step in ends.items()},
+        **records,
+        "gain": {
+            measure: {group: _less(last[measure][group], first) for group, first in groups.items()}
+            for measure, groups in records["first"].items()
+        },
+        **{
+            f"above_{control}": {
+                group: _less(record, last[control][group])
+                for group, record in last["embedding"].items()
+            }
+            for control in last
+            if control != "embedding"
+        },
+    }
+
+
+def _less(
+    one: Mapping[str, Sequence[float]], other: Mapping[str, Sequence[float]]
+) -> dict[str, list[float]]:
+    return {key: [a - b for a, b in zip(one[key], other[key], strict=True)] for key in one}
+
+
+# What differences and translations are set against; see `difference.py` and `translate.py`
+RANDOM_WORDS = ("signs", "random", "before")
+NOTHING_TRANSLATED = ("permuted", "random_kernel", "random_blocks", "before")
+PUBLISHED_SUCCESS = 0.7  # accuracy from which on the paper counts a translation as one that works
+
+
+def lexicon(table: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
+    """Shares of sentiment words by group, means over layers, each number a list over the seeds.
+
+    `above_controls` is how far D is above the highest of its controls. Also the means over the
+    groups that read the stream (K, W_Q, W_K, W_V), `reading`, and that write to it (V, W_O),
+    `writing`, and the difference of the two, `reading_over_writing`.
+    """
+    columns = ["D", *RANDOM_WORDS, "both_ends", "base"]
+    means = table.groupby(["group", "seed"], sort=False)[columns].mean()
+    found = {group: _shares(rows) for group, rows in means.groupby(level="group", sort=False)}
+    of_layers = means.drop("classifier", level="group", errors="ignore").reset_index("group")
+    writes = of_layers["group"].isin(["V", "W_O"])
+    for name, rows in (("reading", of_layers[~writes]), ("writing", of_layers[writes])):
+        if len(rows):
+            found[name] = _shares(rows.drop(columns="group").groupby(level="seed").mean())
+    if {"reading", "writing"} <= found.keys():
+        found["reading_over_writing"] = _less(found["reading"], found["writing"])
+    return found
+
+
+def _shares(rows: pd.DataFrame) -> dict[str, list[float]]:
+    above = rows["D"] - rows[[*RANDOM_WORDS]].max(axis=1)
+    return {name: rows[name].tolist() for name in rows} | {"above_controls": above.tolist()}
+
+
+def translation(table: pd.DataFrame, upper: Sequence[float]) -> dict[str, dict]:
+    """Accuracies on the test texts by way of translating, a list over the runs each.
+
+    `above` has what `plain` is above each control, `above_controls` above the best of those that
+    translate nothing, `share_of_runs` in how many runs it is so by more than both 95 % intervals,
+    and reaches what the paper counts as working. `upper` is the fine-tuned model's own accuracy.
+    """
+    table = table.assign(seed=table["seed"].fillna(-1))  # the probe has no run
+    tested = table[table["part"] == "test"]
+    validated = table[table["part"] == "validation"].set_index(["way", "seed", "cut"])["accuracy"]
+    found: dict[str, dict] = {}
+    for way, rows in tested.groupby("way", sort=False):
+        places = zip(rows["seed"], rows["cut"], strict=True)
+        found[way] = {
+            "accuracy": rows["accuracy"].tolist(),
+            "cut": rows["cut"].tolist(),
+            "validation": [float(validated[way].loc[place]) for place in places],
+        }
+    runs = tested[tested["seed"] >= 0]
+    wide = runs.pivot_table(index="seed", columns="way", values=["accuracy", "low", "high"])
+    plain = wide["accuracy"]["plain"]
+    nothing = [way for way in NOTHING_TRANSLATED if way in wide["accuracy"]]
+    best = wide["accuracy"][nothing].max(axis=1)
+    clear = wide["low"]["plain"] > wide["high"][nothing].max(axis=1)
+    return {
+        "ways": found,
+        "upper": {"accuracy": [*upper], "lost": (np.array(upper) - plain.to_numpy()).tolist()},
+        "above": {
+            way: (plain - wide["accuracy"][way]).tolist()
+            for way in wide["accuracy"]
+            if way != "plain"
+        },
+        "above_controls": (plain - best).tolist() if nothing else [],
+        "above_chance": (plain - 0.5).tolist(),
+        "share_of_runs": {
+            "above_controls": float(clear.mean()) if nothing else None,
+            "working": float((plain > PUBLISHED_SUCCESS).mean()),
+        },
+    }

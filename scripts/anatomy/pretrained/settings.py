@@ -56,4 +56,15 @@ class TopicModel(Settings):
     seed: NonNegativeInt = Field(0, description="Which of its seeds.")
 
 
-Model = Annotated[PackagedModel | HubModel | FolderModel | TopicModel, Field(discriminator="kind")]
+class PretrainingModel(Settings):
+    """A BERT that the pretraining study has trained, as it is at the end."""
+
+    kind: Literal["pretraining"]
+    variant: Name = Field("base", description="Which of its variants; all heads are learned ones.")
+    seed: NonNegativeInt = Field(0, description="Which of its seeds.")
+
+
+Model = Annotated[
+    PackagedModel | HubModel | FolderModel | TopicModel | PretrainingModel,
+    Field(discriminator="kind"),
+]

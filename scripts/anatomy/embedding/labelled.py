@@ -1,0 +1,202 @@
+"""Texts with one of two labels, in three parts that have no group (no film) in common."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse, stats
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from scripts.anatomy import packages
+from scripts.anatomy.embedding.finetuning_settings import (
+    HubLabelled,
+    Labelled,
+    PackagedLabelled,
+    TableLabelled,
+)
+from scripts.anatomy.text.settings import TABLES
+
+PARTS = ("train", "validation", "test")
+PENALTIES = (0.1, 0.3, 1.0, 3.0)  # inverse strengths C of the baseline's penalty that are tried
+
+
+def read(choice: Labelled) -> pd.DataFrame:
+    """The texts, each once and none empty: columns text, label (0 or 1), group, name of the label.
+
+    Texts of a test split are the group "test", which `split` takes as the test part.
+
+    Raises:
+        ValueError: A missing column, or labels that are not of two kinds; the source is named.
+    """
+    match choice:
+        case PackagedLabelled():
+            source, rows = choice.package, _films(packages.find("films"))
+        case TableLabelled():
+            source, rows = str(choice.path), _table(choice)
+        case HubLabelled():
+            source, rows = choice.id, _hub(choice)
+    rows = rows.dropna(subset=["text", "name"])
+    rows["text"] = rows["text"].astype(str).str.split().str.join(" ")
+    rows = rows[rows["text"] != ""].drop_duplicates("text").reset_index(drop=True)
+    names = sorted(rows["name"].unique(), key=_order(choice))
+    if len(names) != 2:
+        shown = ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
+        raise ValueError(f"{source}: {len(names)} labels ({shown or 'none'}), where two are needed")
+    rows["label"] = (rows["name"] == names[1]).astype(int)
+    rows["name"] = rows["name"].astype(str)
+    return rows[["text", "label", "group", "name"]]
+
+
+def _order(choice: Labelled) -> Any:
+    """How labels are sorted; the last is label 1."""
+    films = ("rotten", "fresh")
+    return films.index if isinstance(choice, PackagedLabelled) else lambda name: (str(name), name)
+
+
+def _films(path: Path) -> pd.DataFrame:
+    """Snippets of reviews by film; the plots in the file have no label."""
+    table = pd.read_csv(path, usecols=["category", "text", "movie_name"])
+    table = table[table["category"] != "plot"]
+    return table.rename(columns={"category": "name", "movie_name": "group"})
+
+
+def _table(choice: TableLabelled) -> pd.DataFrame:
+    readers = {"json": lambda p: pd.read_json(p, lines=True), "csv": pd.read_csv}
+    reader = readers.get(TABLES[choice.path.suffix], pd.read_parquet)
+    try:
+        table = reader(choice.path)
+    except (ValueError, OSError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{choice.path}: {reason}") from error
+    return _columns(table, choice, str(choice.path), choice.group)
+
+
+def _hub(choice: HubLabelled) -> pd.DataFrame:
+    """The rows of the splits; those of the test split are one group."""
+    from datasets import load_dataset  # here, since the other kinds do not need it
+
+    found = []
+    for split in filter(None, (choice.split, choice.test_split)):
+        try:
+            rows = load_dataset(
+                choice.id, choice.config, split=split, revision=choice.revision, streaming=True
+            )
+            table = pd.DataFrame(list(rows))
+        except Exception as error:  # the client has its own kinds; all are about this source
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ValueError(f"{choice.id}: {reason}") from error
+        part = _columns(table, choice, choice.id, None)
+        found.append(part.assign(group="test") if split == choice.test_split else part)
+    return pd.concat(found, ignore_index=True)
+
+
+def _columns(
+    table: pd.DataFrame, choice: TableLabelled | HubLabelled, source: str, group: str | None
+) -> pd.DataFrame:
+    for column in filter(None, (choice.text, choice.label, group)):
+        if column not in table:
+            raise ValueError(f"{source}: no column {column}, only {', '.join(table)}")
+    groups = table[group].astype(str) if group else [f"row {n}" for n in range(len(table))]
+    return pd.DataFrame({"text": table[choice.text], "name": table[choice.label], "group": groups})
+
+
+def split(texts: pd.DataFrame, choice: Labelled, generator: np.random.Generator) -> pd.DataFrame:
+    """The texts in random order with their part; each group is in one part.
+
+    Raises ValueError if a part has not both labels.
+    """
+    given = getattr(choice, "test_split", None) is not None
+    if choice.limit is not None and len(texts) > choice.limit:
+        texts = texts.iloc[generator.permutation(len(texts))[: choice.limit]]
+    groups = sorted(texts["group"].unique())
+    order = [groups[place] for place in generator.permutation(len(groups))]
+    if given:
+        order.remove("test")
+    sizes = texts.groupby("group").size()
+    before = sizes[order].cumsum() - sizes[order]  # texts in the groups that come first
+    total = sizes[order].sum()
+    test = 0.0 if given else choice.test
+    part = pd.Series("train", index=order)
+    part[before < (test + choice.validation) * total] = "validation"
+    part[before < test * total] = "test"
+    if given:
+        part["test"] = "test"
+    shuffled = texts.iloc[generator.permutation(len(texts))].reset_index(drop=True)
+    shuffled["part"] = shuffled["group"].map(part)
+    for name in PARTS:
+        if shuffled.loc[shuffled["part"] == name, "label"].nunique() < 2:
+            raise ValueError(
+                f"{len(texts)} texts in {len(groups)} groups leave the {name} part without one "
+                "of the labels"
+            )
+    return shuffled
+
+
+def balanced(texts: pd.DataFrame, part: str, most: int) -> pd.DataFrame:
+    """The first texts of a part, both labels equally often, so that chance is one half."""
+    rows = texts[texts["part"] == part]
+    each = min(most // 2, *(int((rows["label"] == label).sum()) for label in (0, 1)))
+    return rows[rows.groupby("label").cumcount() < each].reset_index(drop=True)
+
+
+def share_interval(right: int, of: int) -> tuple[float, float, float]:
+    """A share with the ends of Wilson's 95 % interval."""
+    found = stats.binomtest(right, of).proportion_ci(method="wilson")
+    return right / of, float(found.low), float(found.high)
+
+
+# --- baselines ----------------------------------------------------------------------------------
+
+
+def bag_of_words(
+    train: pd.DataFrame, validation: pd.DataFrame, tests: Mapping[str, pd.DataFrame]
+) -> dict[str, np.ndarray]:
+    """What a logistic regression on which words occur predicts, for each of the test tables.
+
+    The strength of its penalty is the one that is best on the validation texts.
+    """
+    counter = CountVectorizer(binary=True)
+    words = counter.fit_transform(train["text"])
+    choosing = counter.transform(validation["text"])
+    best = max(
+        (_logistic(words, train["label"], C) for C in PENALTIES),
+        key=lambda model: model.score(choosing, validation["label"]),
+    )
+    return {name: best.predict(counter.transform(test["text"])) for name, test in tests.items()}
+
+
+def _logistic(
+    words: sparse.csr_matrix, labels: Iterable[int], penalty: float
+) -> LogisticRegression:
+    return LogisticRegression(C=penalty, max_iter=500).fit(words, labels)
+
+
+def majority(train: pd.DataFrame, test: pd.DataFrame) -> float:
+    """Accuracy of the label that is more frequent in training."""
+    most = int(train["label"].mean() >= 0.5)
+    return float((test["label"] == most).mean())
+
+
+# --- batches ------------------------------------------------------------------------------------
+
+
+def batches(
+    lengths: Sequence[int], *, batch: int, steps: int, generator: np.random.Generator
+) -> list[np.ndarray]:
+    """The texts of every step, each once in a pass over all, those alike in length together.
+
+    Ten batches at a time are sorted by length and come in random order, which saves padding.
+    """
+    lengths = np.asarray(lengths)
+    passes = -(-steps * batch // len(lengths))
+    order = np.concatenate([generator.permutation(len(lengths)) for _ in range(passes)])
+    found = []
+    for chunk in np.split(order, range(10 * batch, len(order), 10 * batch)):
+        by_length = chunk[np.argsort(lengths[chunk], kind="stable")]
+        whole = [by_length[at : at + batch] for at in range(0, len(by_length), batch)]
+        found.append([whole[place] for place in generator.permutation(len(whole))])
+    return list(chain.from_iterable(found))[:steps]

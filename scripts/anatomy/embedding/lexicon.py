@@ -1,0 +1,32 @@
+"""Words of sentiment: which tokens of a vocabulary are among them."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool
+
+from scripts.anatomy import packages
+from scripts.anatomy.embedding.tokens import Vocabulary
+
+
+def words(path: Path | None = None) -> set[str]:
+    """The words of a file, or of the VADER lexicon, in lower case.
+
+    VADER's entries that are no words (emoticons) are left out. People rated them one by one,
+    without any film review. Raises ValueError for a file without words, or if the package is
+    missing.
+    """
+    if path is None:
+        lines = packages.find("vader").read_text("utf-8").splitlines()
+        found = {line.split("\t")[0].lower() for line in lines}
+        return {word for word in found if word.isalpha()}
+    found = {word.lower() for word in path.read_text("utf-8").split()}
+    if not found:
+        raise ValueError(f"{path} has no words")
+    return found
+
+
+def among(vocabulary: Vocabulary, lexicon: Collection[str]) -> Bool[np.ndarray, "d_vocab"]:
+    """Which tokens are words of the lexicon."""
+    return np.array([text.lower() in lexicon for text in vocabulary.texts])

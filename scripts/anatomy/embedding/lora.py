@@ -1,0 +1,81 @@
+"""LoRA adapters, as the library peft writes them, as differences of weights.
+
+An adapter of rank r adds (alpha / r) B A to a weight that is stored as outputs x inputs, with A
+r x inputs and B outputs x r; for a weight stored the other way round (GPT-2's) the transpose.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from scripts.anatomy import artifacts
+
+FACTOR = re.compile(
+    r"(?:base_model\.model\.)?(?P<module>.+)\.lora_(?P<side>[AB])(?:\.\w+)?\.weight"
+)
+
+
+def differences(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
+    """What an adapter adds to the parameters of a model's base, by their names.
+
+    Raises:
+        ValueError: No LoRA, one of a kind that is not read, or one for another base.
+    """
+    config = artifacts.read_json(folder / "adapter_config.json")
+    if config.get("peft_type") != "LORA" or config.get("use_dora"):
+        kind = "DoRA" if config.get("use_dora") else config.get("peft_type")
+        raise ValueError(f"{folder} holds a {kind} adapter; only LoRA is read")
+    stored = artifacts.read_tensors(folder / "adapter_model.safetensors", framework="torch")
+    factors: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in stored.items():
+        if found := FACTOR.fullmatch(name):
+            factors.setdefault(found["module"], {})[found["side"]] = tensor.float()
+    if not factors or any(pair.keys() != {"A", "B"} for pair in factors.values()):
+        raise ValueError(f"{folder} has no pairs of lora_A and lora_B")
+    base = config.get("base_model_name_or_path") or "another model"
+    return {
+        name: delta * _scale(config, module)
+        for module, pair in factors.items()
+        for name, delta in [_delta(module, pair, model, f"{folder} is an adapter for {base}")]
+    }
+
+
+def _delta(
+    module: str, pair: Mapping[str, Tensor], model: PreTrainedModel, whose: str
+) -> tuple[str, Tensor]:
+    """The name of a weight and what is added to it, but for the scale."""
+    base = model.base_model
+    name = module.removeprefix(f"{model.base_model_prefix}.")
+    try:
+        place = base.get_submodule(name)
+    except AttributeError:
+        raise ValueError(f"{whose}: this model has no {name}") from None
+    A, B = pair["A"], pair["B"]
+    if A.shape[0] != B.shape[1]:
+        raise ValueError(f"{whose}: its factors of {name} do not fit each other")
+    product = B @ A
+    delta = product.T if isinstance(place, Conv1D) else product
+    if delta.shape != place.weight.shape:
+        wanted, given = (" x ".join(map(str, t.shape)) for t in (place.weight, delta))
+        raise ValueError(f"{whose}: {name} is {wanted} in this model, and {given} there")
+    return f"{name}.weight", delta
+
+
+def _scale(config: Mapping[str, Any], module: str) -> float:
+    """The factor of a module: alpha / r, or alpha / sqrt(r) where ranks are stabilised."""
+    rank = _of_module(config.get("rank_pattern"), module, config["r"])
+    alpha = _of_module(config.get("alpha_pattern"), module, config["lora_alpha"])
+    return alpha / (rank**0.5 if config.get("use_rslora") else rank)
+
+
+def _of_module(pattern: Mapping[str, float] | None, module: str, default: float) -> float:
+    """The value of the first key of a pattern that is the end of the module's name."""
+    for key, value in (pattern or {}).items():
+        if re.fullmatch(rf"(?:.*\.)?{key}", module):
+            return value
+    return default

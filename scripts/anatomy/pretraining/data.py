@@ -1,0 +1,189 @@
+"""Text as rows of tokens, made once: documents one after the other, cut into rows of one length.
+
+A row is [CLS], length - 2 tokens of the stream, [SEP]; in the stream [SEP] stands between
+documents. Nothing is padded, and nothing is lost but the tail that fills no row. Rows are stored
+as .npy files of the smallest integers that hold the vocabulary and read by memory mapping, so
+that a corpus of any size needs no more memory than the rows that are asked for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import Int64, Integer
+from tokenizers import Tokenizer
+
+from scripts.anatomy import artifacts, seeding
+from scripts.anatomy.artifacts import UnreadableArtifact
+from scripts.anatomy.pretraining import masking
+from scripts.anatomy.pretraining.masking import Masked
+from scripts.anatomy.pretraining.settings import Masking
+from scripts.anatomy.pretraining.tokenizer import Special
+
+DOCUMENTS_AT_ONCE = 1000
+ROWS_AT_ONCE = 100_000  # whose tokens are counted together
+MEASURED_AT_ONCE = 64  # rows
+
+
+def encoded(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """The ids of every document, without special tokens around them."""
+    stream = iter(documents)
+    while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
+        for encoding in tokenizer.encode_batch(part, add_special_tokens=False):
+            yield encoding.ids
+
+
+def split(share: float) -> Iterator[bool]:
+    """Whether document 0, 1, 2, ... is held out, which is the same for all seeds."""
+    rng = seeding.numpy_generator(0, "held-out documents")
+    while True:
+        yield bool(rng.random() < share)
+
+
+class Packer:
+    """Packs documents into the rows of an .npy file, which is whole once `close` was called.
+
+    Args:
+        file: Where to write, opened for binary writing.
+        length: Tokens in a row, [CLS] and [SEP] included.
+        d_vocab: Ids are below this.
+        special: Ids of the special tokens.
+    """
+
+    def __init__(self, file: BinaryIO, *, length: int, d_vocab: int, special: Special) -> None:
+        self.length, self.special = length, special
+        self.dtype = np.dtype(np.uint16 if d_vocab <= 2**16 else np.uint32)
+        self.documents = self.rows = 0
+        self._file, self._rest = file, []
+        self._write_header()
+
+    def add(self, ids: list[int]) -> None:
+        """Append a document and write the rows that it fills."""
+        self._rest += [self.special.sep, *ids] if self.documents else ids
+        self.documents += 1
+        inside = self.length - 2
+        count = len(self._rest) // inside
+        rows = np.empty((count, self.length), self.dtype)
+        rows[:, 0], rows[:, -1] = self.special.cls, self.special.sep
+        rows[:, 1:-1] = np.reshape(self._rest[: count * inside], (count, inside))
+        self._file.write(rows.tobytes())
+        self.rows += count
+        del self._rest[: count * inside]
+
+    def close(self) -> None:
+        """Write the number of rows; tokens that fill none are dropped."""
+        self._file.seek(0)
+        self._write_header()  # numpy leaves room in it for the number of rows to grow
+
+    def _write_header(self) -> None:
+        descr = np.lib.format.dtype_to_descr(self.dtype)
+        shape = (self.rows, self.length)
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+def read(path: Path) -> Integer[np.ndarray, "rows length"]:
+    """The rows of a file, memory-mapped.
+
+    Raises:
+        UnreadableArtifact: It is missing, or was cut off.
+    """
+    try:
+        return np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        reason = "is missing" if not path.exists() else f"is not readable as .npy ({error})"
+        raise UnreadableArtifact(path, reason) from error
+
+
+@dataclass(frozen=True)
+class Text:
+    """Packed text, and what its ids mean.
+
+    Attributes:
+        train: Rows to train on.
+        held: Rows to measure the loss on.
+        d_vocab: Rows of the embedding.
+        d_tokens: Tokens of the tokenizer, at most as many.
+        special: Ids of the special tokens.
+        masking: Which tokens are to be predicted.
+    """
+
+    train: Integer[np.ndarray, "rows length"]
+    held: Integer[np.ndarray, "held length"]
+    d_vocab: int
+    d_tokens: int
+    special: Special
+    masking: Masking
+
+    @cached_property
+    def _ordinary(self) -> Integer[np.ndarray, "ordinary"]:
+        return masking.ordinary(self.d_tokens, self.special)
+
+    def masked(
+        self, tokens: Integer[np.ndarray, "rows length"], seed: int, *purpose: str | int
+    ) -> Masked:
+        """Rows with masks that are a function of a seed and of what they are for."""
+        return masking.mask(
+            tokens,
+            self.masking,
+            candidates=self._ordinary,
+            special=self.special,
+            rng=seeding.numpy_generator(seed, *purpose),
+        )
+
+
+def load(files: Any, choice: Masking) -> Text:
+    """Packed text: files.train and files.held have the rows, files.info says what ids mean.
+
+    Raises:
+        UnreadableArtifact: One of them is missing or damaged.
+    """
+    info = artifacts.read_json(files.info)
+    train, held = read(Path(files.train)), read(Path(files.held))
+    special = Special(**info["special"])
+    return Text(train, held, info["d_vocab"], info["d_tokens"], special, choice)
+
+
+def rows_of_step(
+    rows: Integer[np.ndarray, "rows length"], *, batch: int, seed: int
+) -> Callable[[int], Integer[np.ndarray, "batch length"]]:
+    """The rows of every step, a function of (seed, step): each epoch all rows in a new order."""
+    per_epoch = len(rows) // batch
+    held: dict[int, Int64[np.ndarray, "rows"]] = {}
+
+    def at(step: int) -> Integer[np.ndarray, "batch length"]:
+        epoch, place = divmod(step, per_epoch)
+        if epoch not in held:
+            held.clear()
+            held[epoch] = seeding.numpy_generator(seed, "order", epoch).permutation(len(rows))
+        return rows[held[epoch][place * batch : (place + 1) * batch]]
+
+    return at
+
+
+def check_batch(text: Text, batch: int) -> None:
+    """Raise ValueError if there are fewer rows to train on than a batch has."""
+    if len(text.train) < batch:
+        raise ValueError(f"{batch} is above the {len(text.train)} rows that the corpus fills")
+
+
+def counts(rows: Integer[np.ndarray, "rows length"], d_vocab: int) -> Int64[np.ndarray, "d_vocab"]:
+    """How often each token occurs."""
+    parts = range(0, len(rows), ROWS_AT_ONCE)
+    return sum(
+        np.bincount(rows[part : part + ROWS_AT_ONCE].ravel(), minlength=d_vocab) for part in parts
+    )
+
+
+def held_out(text: Text, most: int) -> list[Masked]:
+    """Held-out rows, at most so many, in parts, with the masks that every model is measured on."""
+    chosen = seeding.numpy_generator(0, "held-out rows").permutation(len(text.held))[:most]
+    rows = text.held[np.sort(chosen)]
+    return [
+        text.masked(rows[start : start + MEASURED_AT_ONCE], 0, "held-out masks", start)
+        for start in range(0, len(rows), MEASURED_AT_ONCE)
+    ]

@@ -1,0 +1,194 @@
+"""One pretraining run: from a variant and packed text to a trained masked language model."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor
+from torch.nn import functional
+from transformers import BertConfig, BertForMaskedLM
+
+from scripts.anatomy import flops, seeding
+from scripts.anatomy.attention_bert import replace_attention
+from scripts.anatomy.compute import Compute
+from scripts.anatomy.pretraining import data
+from scripts.anatomy.pretraining.data import Text
+from scripts.anatomy.pretraining.masking import Masked
+from scripts.anatomy.pretraining.settings import Evaluation, Optimisation, Size, Variant
+from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, fit
+
+ON_CPU = Compute()
+FLOPS_ROWS = 16  # on which operations are counted
+
+
+def build(variant: Variant, size: Size, text: Text, seed: int) -> BertForMaskedLM:
+    """The untrained model."""
+    config = BertConfig(
+        vocab_size=text.d_vocab,
+        hidden_size=size.d_model,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=size.d_ff,
+        max_position_embeddings=text.train.shape[1],
+        pad_token_id=text.special.pad,
+        hidden_dropout_prob=size.dropout,
+        attention_probs_dropout_prob=size.dropout,
+        initializer_range=size.init or size.d_model**-0.5,
+    )
+    with seeding.torch_seeded(seed, "init"):
+        model = BertForMaskedLM(config)
+        replace_attention(
+            model,
+            heads=variant.heads,
+            window=variant.window,
+            pad=text.special.pad,
+            special=[text.special.unk, text.special.cls, text.special.sep],
+            mask=text.special.mask,
+        )
+    return model
+
+
+def loss(model: BertForMaskedLM, masked: Masked) -> Float[Tensor, ""]:
+    """Mean cross-entropy in nats at the selected places; the head computes nothing elsewhere."""
+    logits, target = _predict(model, masked)
+    return functional.cross_entropy(logits.float(), target)
+
+
+def _predict(
+    model: BertForMaskedLM, masked: Masked
+) -> tuple[Float[Tensor, "selected d_vocab"], Integer[Tensor, "selected"]]:
+    observed, place, target = (
+        torch.from_numpy(array).to(model.device)
+        for array in (masked.observed, masked.place, masked.target)
+    )
+    hidden = model.bert(observed).last_hidden_state.flatten(0, 1)
+    return model.cls(hidden.index_select(0, place)), target
+
+
+def step_flops(variant: Variant, size: Size, text: Text, *, batch: int) -> float:
+    """Floating-point operations of a training step, forward and backward (see `flops.py`).
+
+    They are counted on a few rows whose masks are the same for all variants and seeds.
+    """
+    model = build(variant, size, text, seed=0)
+    few = min(batch, FLOPS_ROWS, len(text.train))
+    masked = text.masked(text.train[:few], 0, "counted rows")
+    return flops.count(lambda: loss(model, masked).backward()) / few * batch
+
+
+def steps_for(total: float, per_step: float) -> int:
+    """How many steps, one at least, cost what is nearest to a total."""
+    return max(round(total / per_step), 1)
+
+
+def measure(model: BertForMaskedLM, held: Sequence[Masked]) -> dict[str, float]:
+    """What a model knows of held-out text: losses in nats, and the share of targets ranked first.
+
+    `loss_repeated` is over the targets that can be seen elsewhere in their row, `loss_new` over
+    the others.
+    """
+    losses, right = [], []
+    for part in held:
+        logits, target = _predict(model, part)
+        losses.append(functional.cross_entropy(logits.float(), target, reduction="none").cpu())
+        right.append((logits.argmax(dim=1) == target).cpu())
+    each = torch.cat(losses).numpy()
+    repeated = np.concatenate([part.repeated for part in held])
+    return {
+        "loss": float(each.mean()),
+        "loss_repeated": float(each[repeated].mean()) if repeated.any() else float("nan"),
+        "loss_new": float(each[~repeated].mean()) if not repeated.all() else float("nan"),
+        "accuracy": float(torch.cat(right).float().mean()),
+    }
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run.
+
+    Attributes:
+        model: The trained model, on the CPU.
+        run: What the training left.
+        seconds_per_step: Time of a step when the machine had little else to do: of ten steps one
+            was faster. NaN if this process took none.
+    """
+
+    model: BertForMaskedLM
+    run: Run
+    seconds_per_step: float
+
+
+def train(
+    variant: Variant,
+    size: Size,
+    text: Text,
+    optimisation: Optimisation,
+    evaluation: Evaluation,
+    *,
+    learning_rate: float,
+    steps: int,
+    seed: int,
+    state: RunState,
+    keep: bool = True,
+    compute: Compute = ON_CPU,
+    label: str = "training",
+) -> Trained:
+    """Train a variant; the curves are what `measure` finds on the held-out rows.
+
+    Rows and masks of a step depend on the seed and the step alone, so that all variants read the
+    same; the masks of held-out rows depend on nothing.
+    """
+    rows = data.rows_of_step(text.train, batch=optimisation.batch, seed=seed)
+    model = build(variant, size, text, seed).to(compute.device)
+    if compute.compile and compute.device.startswith("cuda"):
+        model.bert.compile()
+    held = data.held_out(text, evaluation.rows)
+
+    began: dict[int, float] = {}
+
+    def loss_at(step: int) -> Float[Tensor, ""]:
+        began[step] = time.perf_counter()
+        return loss(model, text.masked(rows(step), seed, "masks", step))
+
+    kept = checkpoint_steps(steps, evaluation.checkpoints) if keep else []
+    points = np.linspace(0, steps, evaluation.points + 1).round().astype(int).tolist()
+    run = fit(
+        model,
+        loss_at,
+        recipe(optimisation, steps, learning_rate),
+        state=state,
+        seed=seed,
+        checkpoint_steps=[*kept, *points],
+        keep_parameters=kept,
+        evaluate=lambda: measure(model, held),
+        device=compute.device,
+        autocast=compute.autocast,
+        save_every=compute.save_every,
+        label=label,
+    )
+    gaps = np.diff([*began.values()])
+    return Trained(model.cpu(), run, float(np.quantile(gaps, 0.1)) if len(gaps) else float("nan"))
+
+
+def recipe(optimisation: Optimisation, steps: int, learning_rate: float) -> Recipe:
+    """How a run of so many steps is optimised."""
+    return Recipe(
+        steps=steps,
+        learning_rate=learning_rate,
+        schedule="linear",
+        warmup=round(optimisation.warmup * steps),
+        clip=optimisation.clip,
+        weight_decay=optimisation.weight_decay,
+        betas=optimisation.betas,
+    )
+
+
+def summary(trained: Trained, baseline: Mapping[str, float]) -> dict[str, float]:
+    """How a run ended, and how far below what can be known without context."""
+    last = {name: value for name, value in trained.run.evaluations[-1].items() if name != "step"}
+    below = {f"below_{name}": value - last["loss"] for name, value in baseline.items()}
+    parameters = sum(parameter.numel() for parameter in trained.model.parameters())
+    return last | below | {"parameters": parameters}

@@ -1,0 +1,248 @@
+"""Configuration of the pretraining study: tokenizer, model sizes, variants of attention, recipe.
+
+Each class is a part of the `pretraining:` section. How the variants of Zhang et al. (2022,
+"Unveiling Transformers with LEGO") were pretrained is not published in detail; masking is BERT's,
+and what else is chosen is ours.
+"""
+
+from typing import Annotated, Self
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
+
+from scripts.anatomy.settings import (
+    Heads,
+    Name,
+    Settings,
+    check_known,
+    distinct,
+    inconsistent,
+    present,
+)
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+BASE = "base"  # the variant that others are set against
+FOLDERS = {"figures", "comparisons", "data", "tokenizer"}
+
+
+class Tokenizer(Settings):
+    """What cuts text into tokens."""
+
+    model: Name | None = Field(
+        None,
+        description="Take the tokenizer of this one of the models; null: train one, WordPiece as "
+        "BERT's, on the corpus.",
+    )
+    vocabulary: Annotated[int, Field(ge=32)] = Field(
+        30522,
+        description="Rows of the embedding. A tokenizer that is trained has as many tokens, the "
+        "five special ones included; a model's may have fewer.",
+    )
+    alphabet: PositiveInt = Field(
+        200,
+        description="Letters of a tokenizer that is trained; a word with one that is rarer than "
+        "these becomes [UNK].",
+    )
+    lowercase: bool = Field(True, description="Whether it drops case and accents.")
+    documents: PositiveInt | None = Field(
+        None, description="Train it on the first so many documents; null: on all."
+    )
+
+
+class Size(Settings):
+    """Size of the models: BERT with this many layers, with heads of any kind."""
+
+    layers: PositiveInt = Field(12, description="Layers.")
+    d_model: PositiveInt = Field(768, description="Width; a multiple of the number of heads.")
+    d_ff: PositiveInt = Field(3072, description="Width of the feed-forward layers.")
+    heads: PositiveInt = Field(12, description="Heads of a layer, of all kinds together.")
+    dropout: Share = Field(0.1, description="Dropout on hidden states and attention.")
+    init: PositiveFloat | None = Field(
+        0.02,
+        description="Standard deviation of initial weights; null for 1 / sqrt(d_model), which "
+        "suits narrow models.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.d_model % self.heads:
+            message = f"{self.d_model} is not a multiple of the {self.heads} heads"
+            raise inconsistent("d_model", message)
+        return self
+
+
+class Variant(Settings):
+    """A model: the kinds of its heads."""
+
+    heads: Heads = Field(Heads(), description="Kinds of heads of every layer.")
+    window: PositiveInt = Field(21, description="Offsets that a convolution head sees; odd.")
+    flops_of: Name | None = Field(
+        None,
+        description="Train for as many steps as cost what the whole training of this variant "
+        "costs in floating-point operations; null: for the recipe's steps.",
+    )
+    rate_of: Name | None = Field(
+        None, description="Take the learning rate tuned for this variant; null: its own."
+    )
+
+    @model_validator(mode="after")
+    def _has_a_centre(self) -> Self:
+        if self.window % 2 == 0:
+            raise inconsistent("window", f"{self.window} is even, so it has no centre")
+        return self
+
+
+class Masking(Settings):
+    """Which tokens are to be predicted, and what stands in their place."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.15, description="Share of the tokens, special ones left out, that are selected."
+    )
+    random: Share = Field(0.1, description="Share of the selected that become a random token.")
+    kept: Share = Field(0.1, description="Share of the selected that stay as they are.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.random + self.kept > 1:
+            message = f"random + kept is {self.random + self.kept:g}, above 1"
+            raise inconsistent("kept", message)
+        return self
+
+
+class Optimisation(Settings):
+    """How every variant is trained: AdamW, linear warm-up, linear decay to 0."""
+
+    steps: PositiveInt = Field(100_000, description="Optimiser steps.")
+    batch: PositiveInt = Field(256, description="Rows a step.")
+    learning_rates: list[PositiveFloat] = Field(
+        [5e-5, 1e-4, 2e-4, 4e-4],
+        min_length=1,
+        description="Peak learning rates tried for every variant, with the first seed; the one "
+        "with the lowest validation loss is taken for all seeds.",
+    )
+    tuning_steps: PositiveInt = Field(
+        10_000, description="Steps of each trial, with a warm-up and a decay of its own."
+    )
+    warmup: Share = Field(0.1, description="Share of the steps in which the rate rises.")
+    betas: tuple[Share, Share] = Field((0.9, 0.98), description="Of AdamW.")
+    weight_decay: NonNegativeFloat = Field(0.01, description="Decoupled weight decay.")
+    clip: PositiveFloat | None = Field(1.0, description="Largest gradient norm.")
+
+    _distinct = field_validator("learning_rates")(distinct)
+
+
+class Evaluation(Settings):
+    """What is measured, on which text, and when."""
+
+    held_out: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.05, description="Share of the documents that no model is trained on."
+    )
+    rows: PositiveInt = Field(2048, description="Most rows of it that the loss is measured on.")
+    points: PositiveInt = Field(
+        20, description="Points of the learning curves, evenly spaced over the steps."
+    )
+    checkpoints: PositiveInt = Field(
+        8, description="Log-spaced steps whose weights are kept, the last one included."
+    )
+
+
+class Cost(Settings):
+    """The table of what the variants cost."""
+
+    lengths: list[Annotated[int, Field(ge=8)]] = Field(
+        [128, 512], min_length=1, description="Tokens in a sequence."
+    )
+    batch: PositiveInt = Field(8, description="Sequences in a timed step.")
+    repeats: PositiveInt = Field(5, description="Timed steps; the variants take turns.")
+
+    _distinct = field_validator("lengths")(distinct)
+
+
+class Comparison(Settings):
+    """Two variants set against each other, seed by seed."""
+
+    of: Name = Field(description="A variant.")
+    over: Name = Field(description="The variant that is subtracted.")
+    metric: str = Field("loss", description="A number in metrics.json, keys joined with dots.")
+
+
+class PretrainingStudy(Settings):
+    """The `pretraining:` section."""
+
+    seeds: list[NonNegativeInt] = Field(
+        [0, 1, 2],
+        min_length=1,
+        description="One training of every variant per seed: initial weights, order of the rows "
+        "and masks, the last two alike in all variants.",
+    )
+    corpus: Name = Field(description="A corpus of the text study, of which all is read.")
+    tokenizer: Tokenizer = Field(Tokenizer(), description="Trained here, or a pretrained model's.")
+    length: Annotated[int, Field(ge=8)] = Field(
+        128, description="Tokens in a row, [CLS] and [SEP] included."
+    )
+    model: Size = Field(Size(), description="Size of all models.")
+    variants: dict[Name, Variant | None] = Field(
+        description="Named models; null removes one. Others are set against the one named base."
+    )
+    masking: Masking = Field(Masking(), description="What is to be predicted.")
+    optimisation: Optimisation = Field(Optimisation(), description="How models are trained.")
+    evaluation: Evaluation = Field(Evaluation(), description="What is measured, and when.")
+    cost: Cost = Field(Cost(), description="Where and how costs are measured.")
+    comparisons: dict[Name, Comparison | None] = Field(
+        {}, description="Differences between variants; null removes one."
+    )
+
+    _distinct = field_validator("seeds")(distinct)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for key, name in [("corpus", self.corpus), *(("variants", name) for name in self.variants)]:
+            if name in FOLDERS:
+                raise inconsistent(key, f"results have a folder named {name}")
+        check_known("variants", BASE, self.present_variants, "variant")
+        for name, variant in self.present_variants.items():
+            self._check(f"variants.{name}", variant)
+        for name, comparison in present(self.comparisons).items():
+            for side, variant in (("of", comparison.of), ("over", comparison.over)):
+                check_known(f"comparisons.{name}.{side}", variant, self.variants, "variant")
+        return self
+
+    def _check(self, key: str, variant: Variant) -> None:
+        """Raise for heads that do not fit, and for names of variants that do not help."""
+        try:
+            variant.heads.check_total(self.model.heads)
+        except ValueError as error:
+            raise inconsistent(f"{key}.heads", str(error)) from None
+        for field in ("flops_of", "rate_of"):
+            other = getattr(variant, field)
+            if other is not None:
+                check_known(f"{key}.{field}", other, self.present_variants, "variant")
+                if getattr(self.present_variants[other], field) is not None:
+                    raise inconsistent(f"{key}.{field}", f"{other} has a {field} itself")
+
+    @property
+    def present_variants(self) -> dict[str, Variant]:
+        """The variants that were not removed, base first."""
+        found = present(self.variants)
+        return {name: found[name] for name in sorted(found, key=lambda name: name != BASE)}
+
+    @property
+    def tuned(self) -> list[str]:
+        """The variants whose learning rate is tuned."""
+        return [name for name, variant in self.present_variants.items() if not variant.rate_of]
+
+    @property
+    def present_comparisons(self) -> dict[str, Comparison]:
+        """The comparisons that were not removed, and whose variants were not either."""
+        return {
+            name: comparison
+            for name, comparison in present(self.comparisons).items()
+            if {comparison.of, comparison.over} <= self.present_variants.keys()
+        }

@@ -1,0 +1,113 @@
+"""Tokenizers for pretraining: WordPiece trained on the corpus, or that of a pretrained model.
+
+A tokenizer is stored as two files that the transformers library reads too: tokenizer.json, and
+tokenizer_config.json, which says by which names its special tokens go.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from scripts.anatomy import artifacts
+
+SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+
+
+class Special(NamedTuple):
+    """Ids of the special tokens."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+
+
+def train(
+    texts: Callable[[], Iterable[str]], *, size: int, alphabet: int, lowercase: bool
+) -> Tokenizer:
+    """A WordPiece tokenizer as BERT's, trained on texts; the same on every machine and run.
+
+    Args:
+        texts: Gives the texts, twice: once for their letters, once for their words.
+        size: Tokens, the five special ones included; fewer if the texts have fewer pieces.
+        alphabet: Most letters; a word with a rarer one becomes [UNK].
+        lowercase: Whether case and accents are dropped.
+
+    Raises:
+        ValueError: The vocabulary cannot even hold the letters.
+    """
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    letters = _letters(map(normalizer.normalize_str, texts()), alphabet)
+    # The library numbers the pieces by the order of a hash table, another one in every run, and
+    # breaks ties between merges by these numbers. Given in advance they stay the same.
+    pieces = [*SPECIAL.values(), *letters, *(f"##{letter}" for letter in letters)]
+    if len(pieces) >= size:
+        raise ValueError(f"{size} tokens are too few: {len(pieces)} are letters and special ones")
+    made = _word_pieces(dict.fromkeys(pieces, 0), normalizer)
+    rare = re.compile(rf"\S*[^\s{re.escape(''.join(letters))}]\S*")
+    made.train_from_iterator(
+        (rare.sub(" ", normalizer.normalize_str(text)) for text in texts()),
+        trainers.WordPieceTrainer(vocab_size=size, special_tokens=pieces, show_progress=False),
+    )
+    others = sorted(made.get_vocab().keys() - set(pieces))
+    vocabulary = {piece: number for number, piece in enumerate([*pieces, *others])}
+    whole = _word_pieces(vocabulary, normalizer)
+    whole.add_special_tokens([*SPECIAL.values()])
+    return whole
+
+
+def _letters(texts: Iterable[str], most: int) -> list[str]:
+    """The most frequent letters, sorted."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    ordered = sorted(counts, key=lambda letter: (-counts[letter], letter))
+    return sorted([letter for letter in ordered if not letter.isspace()][:most])
+
+
+def _word_pieces(vocabulary: Mapping[str, int], normalizer: normalizers.Normalizer) -> Tokenizer:
+    made = Tokenizer(models.WordPiece(dict(vocabulary), unk_token=SPECIAL["unk"]))
+    made.normalizer = normalizer
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    return made
+
+
+def of_model(folder: Path, rows: int) -> tuple[Tokenizer, dict[str, str]]:
+    """The tokenizer of a stored model, and the names of its special tokens.
+
+    Raises:
+        ValueError: It has no fast tokenizer, one with more tokens than `rows`, or one without a
+            special token that masking needs.
+    """
+    from scripts.anatomy.pretrained import loading  # here, since it waits for torch
+
+    loaded = loading.tokenizer(folder, rows)
+    names = {kind: getattr(loaded, f"{kind}_token") for kind in SPECIAL}
+    missing = [kind for kind, name in names.items() if name is None]
+    if missing:
+        raise ValueError(f"its tokenizer has no {missing[0]} token")
+    return loaded.backend_tokenizer, names
+
+
+def save(tokenizer: Tokenizer, names: Mapping[str, str], files: tuple[Path, Path]) -> None:
+    """Write tokenizer.json and tokenizer_config.json."""
+    with artifacts.writing(files[0]) as path:
+        tokenizer.save(str(path))
+    named = {f"{kind}_token": name for kind, name in names.items()}
+    artifacts.write_json(files[1], {"tokenizer_class": "PreTrainedTokenizerFast"} | named)
+
+
+def load(files: tuple[Path, Path]) -> tuple[Tokenizer, Special]:
+    """Read what `save` wrote: the tokenizer, neither cutting nor padding, and its special ids."""
+    tokenizer = Tokenizer.from_str(files[0].read_text("utf-8"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    names = artifacts.read_json(files[1])
+    ids = {kind: tokenizer.token_to_id(names[f"{kind}_token"]) for kind in SPECIAL}
+    return tokenizer, Special(**ids)

@@ -1,0 +1,21 @@
+"""What can be known of a masked token without its context: the lines that models have to beat."""
+
+from typing import Any
+
+from scripts import job
+from scripts.anatomy import artifacts
+from scripts.anatomy.pretraining import data, masking
+from scripts.anatomy.pretraining.settings import Masking
+
+
+def main(snakemake: Any) -> None:
+    """Count the training text, and guess on the rows that models are measured on."""
+    params, inp = snakemake.params, snakemake.input
+    choice = Masking.model_validate(params.masking)
+    text = data.load(inp, choice)
+    held = data.held_out(text, params.rows)
+    counts = data.counts(text.train, text.d_tokens)
+    artifacts.write_json(snakemake.output[0], masking.baselines(held, counts, choice, text.special))
+
+
+job.run(main, globals())

@@ -1,0 +1,43 @@
+"""Measure what the variants' heads cost: parameters, operations, time and memory, beside base.
+
+Operations are counted by torch and do not depend on the machine. Times and memory are this
+machine's, so that only their ratios are to be compared, and those were taken in turn.
+"""
+
+import time
+from typing import Any
+
+import torch
+
+from scripts import job
+from scripts.anatomy import artifacts, provenance
+from scripts.anatomy.pretraining import cost
+from scripts.anatomy.pretraining.settings import Cost, Size, Variant
+
+
+def main(snakemake: Any) -> None:
+    """Measure at every length; the table, and the ratios for the ledger."""
+    started = time.perf_counter()
+    torch.set_num_threads(snakemake.threads)
+    params, out = snakemake.params, snakemake.output
+    settings = Cost.model_validate(params.cost)
+    variants = {name: Variant.model_validate(one) for name, one in params.variants.items()}
+    with job.blaming("pretraining.variants"), job.compute(snakemake) as compute:
+        table = cost.table(
+            variants,
+            Size.model_validate(params.model),
+            d_vocab=params.d_vocab,
+            lengths=settings.lengths,
+            batch=settings.batch,
+            repeats=settings.repeats,
+            device=compute.device,
+        )
+        record = provenance.record(seed=None, device=compute.device, started=started)
+    artifacts.write_table(out.csv, table)
+    given = {"cost": dict(params.cost), "model": dict(params.model), "d_vocab": params.d_vocab}
+    artifacts.write_json(
+        out.json, {"params": given, "metrics": cost.ratios(table), "provenance": record}
+    )
+
+
+job.run(main, globals())

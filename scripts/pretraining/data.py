@@ -1,0 +1,56 @@
+"""Cut the corpus into tokens, once: rows to train on and rows of other documents, held out."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from scripts import job
+from scripts.anatomy import artifacts
+from scripts.anatomy.pretraining import data, tokenizer
+from scripts.anatomy.text import corpora
+from scripts.anatomy.text.settings import Corpus
+
+
+def main(snakemake: Any) -> None:
+    """Stream the documents into both files."""
+    params, inp, out = snakemake.params, snakemake.input, snakemake.output
+    corpus = TypeAdapter(Corpus).validate_python(params.corpus)
+    cutter, special = tokenizer.load((Path(inp.tokenizer), Path(inp.names)))
+    tokens = unknown = 0
+    with artifacts.writing(out.train) as train, artifacts.writing(out.held) as held:
+        with train.open("wb") as train_file, held.open("wb") as held_file:
+            packers = [
+                data.Packer(file, length=params.length, d_vocab=params.d_vocab, special=special)
+                for file in (train_file, held_file)
+            ]
+            documents = data.encoded(corpora.documents(corpus), cutter)
+            with job.blaming(f"text.corpora.{snakemake.wildcards.corpus}"):
+                for ids, is_held in zip(documents, data.split(params.held_out), strict=False):
+                    packers[is_held].add(ids)
+                    tokens += len(ids)
+                    unknown += ids.count(special.unk)
+            for packer in packers:
+                packer.close()
+        if not all(packer.rows for packer in packers):
+            kinds = [f"{packer.rows} of {packer.documents} documents" for packer in packers]
+            sys.exit(
+                f"pretraining.corpus: {snakemake.wildcards.corpus} is too short for rows of "
+                f"{params.length} tokens: to train on {kinds[0]}, held out {kinds[1]}"
+            )
+    artifacts.write_json(
+        out.info,
+        {
+            "d_vocab": params.d_vocab,
+            "d_tokens": cutter.get_vocab_size(),
+            "special": special._asdict(),
+            "documents": [packer.documents for packer in packers],
+            "rows": [packer.rows for packer in packers],
+            "tokens": tokens,
+            "unknown": unknown / tokens,
+        },
+    )
+
+
+job.run(main, globals())

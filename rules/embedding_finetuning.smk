@@ -1,41 +1,6 @@
 # Fine-tuning, what it changes read as tokens, and translation into another model.
 
 
-def labelled_files(wildcards):
-    """The table that labelled text is read from; none when a package or the hub has it."""
-    path = getattr(LABELLED[wildcards.data], "path", None)
-    return [local(str(path))] if path else []
-
-
-def finetuned_model(artifact):
-    """What gives a file of the model that a run or an adapter is of."""
-    return lambda wildcards: f"results/models/{changed(wildcards.run).model}/{artifact}"
-
-
-def changed(name):
-    """The settings of a run or an adapter."""
-    return FINETUNED.get(name) or ADAPTERS[name]
-
-
-def changes(wildcards):
-    """The files that have what was changed: trained weights of all seeds, or an adapter's."""
-    if wildcards.run in FINETUNED:
-        return finetuned_seeds(wildcards.run, "weights.safetensors")
-    return [local(f"{ADAPTERS[wildcards.run].path}/adapter_model.safetensors")]
-
-
-def adapter_config(wildcards):
-    """The configuration of an adapter; nothing for a run."""
-    if wildcards.run in FINETUNED:
-        return []
-    return [local(f"{ADAPTERS[wildcards.run].path}/adapter_config.json")]
-
-
-def translated(wildcards):
-    """The settings of the fine-tuned run whose upper layers a pair uses."""
-    return FINETUNED[TRANSLATED[wildcards.pair].upper]
-
-
 rule embedding_labelled:
     input:
         labelled_files,
@@ -265,7 +230,7 @@ rule embedding_translate:
         CONDA
     threads: 1
     resources:
-        mem_mb=6000,
+        mem_mb=4000,
         runtime=720,
         gpu=1,
     params:
@@ -308,7 +273,7 @@ rule embedding_plot_translation:
         mem_mb=1000,
         runtime=10,
     params:
-        pairs=list(TRANSLATED),
+        pairs={name: [pair.lower, pair.upper] for name, pair in TRANSLATED.items()},
         code=code("embedding/plot_translation.py"),
     message:
         "Draw how accurate translated classifiers are"

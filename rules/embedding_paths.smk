@@ -42,6 +42,41 @@ def finetuned_seeds(run, artifact):
     ]
 
 
+def labelled_files(wildcards):
+    """The table that labelled text is read from; none when a package or the hub has it."""
+    path = getattr(LABELLED[wildcards.data], "path", None)
+    return [local(str(path))] if path else []
+
+
+def finetuned_model(artifact):
+    """What gives a file of the model that a run or an adapter is of."""
+    return lambda wildcards: f"results/models/{changed(wildcards.run).model}/{artifact}"
+
+
+def changed(name):
+    """The settings of a run or an adapter."""
+    return FINETUNED.get(name) or ADAPTERS[name]
+
+
+def changes(wildcards):
+    """The files that have what was changed: trained weights of all seeds, or an adapter's."""
+    if wildcards.run in FINETUNED:
+        return finetuned_seeds(wildcards.run, "weights.safetensors")
+    return [local(f"{ADAPTERS[wildcards.run].path}/adapter_model.safetensors")]
+
+
+def adapter_config(wildcards):
+    """The configuration of an adapter; nothing for a run."""
+    if wildcards.run in FINETUNED:
+        return []
+    return [local(f"{ADAPTERS[wildcards.run].path}/adapter_config.json")]
+
+
+def translated(wildcards):
+    """The settings of the fine-tuned run whose upper layers a pair uses."""
+    return FINETUNED[TRANSLATED[wildcards.pair].upper]
+
+
 EMBEDDING_FIGURES = ["atlas", "robustness", "hidden", "hidden_last", "related"]
 EMBEDDING_FIGURES += expand("alignment/{pair}", pair=ALIGNED_PAIRS)
 EMBEDDING_FIGURES += ["alignment_over_training"] if ALIGNED_SEEDS else []

@@ -54,9 +54,7 @@ rule lego_train:
         runtime=1440,
         gpu=1,
     params:
-        variant=lambda wildcards: plain(
-            LEGO_VARIANTS[wildcards.variant], exclude={"probing"}
-        ),
+        variant=lego_variant,
         task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
         test=lambda wildcards: LEGO.probing_of(wildcards.variant).test,
         code=code("lego/train.py"),
@@ -92,9 +90,7 @@ rule lego_measure:
         gpu=1,
     params:
         seeds=LEGO_SEEDS,
-        variant=lambda wildcards: plain(
-            LEGO_VARIANTS[wildcards.variant], exclude={"probing"}
-        ),
+        variant=lego_variant,
         task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
         probing=lambda wildcards: plain(LEGO.probing_of(wildcards.variant)),
         code=code("lego/measure.py"),
@@ -213,7 +209,7 @@ rule lego_plot_curves:
     benchmark:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
-        figure="curves|extrapolation|mimicking|module|d3",
+        figure="curves|extrapolation|mimicking|module|pretraining|d3",
     conda:
         CONDA
     threads: 1
@@ -281,7 +277,7 @@ rule lego_plot_positions:
     benchmark:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
-        figure="pretraining|graphs|depth",
+        figure="graphs|depth",
     conda:
         CONDA
     threads: 1

@@ -19,6 +19,13 @@ def lego_of_variants(variants, artifact):
     ]
 
 
+def lego_variant(wildcards):
+    """A variant's settings; of one that starts from a pretrained model without a shape."""
+    variant = LEGO_VARIANTS[wildcards.variant]
+    others = {"probing", "model"} if variant.pretrained else {"probing"}
+    return plain(variant, exclude=others)
+
+
 def lego_pretrained(wildcards):
     """The pretrained model that a variant starts from; nothing if it starts at random weights."""
     pretrained = LEGO_VARIANTS[wildcards.variant].pretrained

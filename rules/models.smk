@@ -70,15 +70,6 @@ rule model_of_topic:
         "../scripts/models/topic.py"
 
 
-def pretrained_here(artifact):
-    """What gives an artifact of the training that a model is from."""
-    return lambda wildcards: "results/pretraining/{corpus}/{m.variant}/seed{m.seed}/{artifact}".format(
-        corpus=SETTINGS.pretraining.corpus,
-        m=MODELS[wildcards.model],
-        artifact=artifact,
-    )
-
-
 rule model_of_pretraining:
     input:
         config=pretrained_here("model/config.json"),

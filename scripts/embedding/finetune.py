@@ -49,7 +49,8 @@ def main(snakemake: Any) -> None:
         }
         cut = {
             part: Texts(
-                tokens.cut(table["text"].tolist(), tokenizer, longest), table["label"].to_numpy(copy=True)
+                tokens.cut(table["text"].tolist(), tokenizer, longest),
+                table["label"].to_numpy(copy=True),
             )
             for part, table in tables.items()
         }
@@ -62,6 +63,7 @@ def main(snakemake: Any) -> None:
         right = finetuning.right(
             finetuning.logits(classifier, cut["test"].tokens), cut["test"].labels
         )
+        tables["validation"] = texts[texts["part"] == "validation"]  # all of it, for the bag
         metrics = _metrics(right, tables, read)
         stored = finetuning.changed(classifier) | {finetuning.BEFORE: first}
         artifacts.write_tensors(snakemake.output.weights, stored)

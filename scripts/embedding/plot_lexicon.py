@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from scripts import job
 from scripts.anatomy import artifacts, figures
 
@@ -27,6 +29,10 @@ def main(snakemake: Any) -> None:
         title=figures.parameter,
         ylabel="share of sentiment words",
     )
+    for row in np.array(figure.axes).reshape(len(tables), -1):  # groups are to be compared
+        top = max(ax.get_ylim()[1] for ax in row if ax.get_visible())
+        for ax in row:
+            ax.set_ylim(0, top)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

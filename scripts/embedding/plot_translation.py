@@ -1,5 +1,6 @@
 """Draw the accuracy of translated classifiers: by cut, and at the chosen cut with intervals."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -31,20 +32,36 @@ WAYS = {
 def main(snakemake: Any) -> None:
     """A row a pair: curves over the cut on the left, the test on the right."""
     figures.style()
-    pairs = snakemake.params.pairs
+    pairs = snakemake.params.pairs  # the lower model and the upper run, by name of the pair
     figure, axes = plt.subplots(
         len(pairs), 2, figsize=(11.5, 0.6 + 4.2 * len(pairs)), squeeze=False, layout="constrained"
     )
     inp = snakemake.input
-    for row, name, path, summary in zip(axes, pairs, inp.tables, inp.summaries, strict=True):
+    for row, (name, of), path, summary in zip(
+        axes, pairs.items(), inp.tables, inp.summaries, strict=True
+    ):
         table = artifacts.read_table(path)
         record = artifacts.read_json(summary)
-        _curves(row[0], table[table["part"] == "validation"], figures.words(name))
+        _curves(
+            row[0],
+            table[table["part"] == "validation"],
+            f"{figures.words(name)}: {of[0]} into {of[1]}",
+        )
         _tested(row[1], record)
         chance = {"color": "grey", "linewidth": 0.8, "zorder": 0}
         row[0].axhline(0.5, **chance)
         row[1].axvline(0.5, **chance)
+    for ax in axes[:, 0]:  # pairs are to be compared
+        ax.set_ylim(*_reach(other.get_ylim() for other in axes[:, 0]))
+    for ax in axes[:, 1]:
+        ax.set_xlim(*_reach(other.get_xlim() for other in axes[:, 1]))
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
+
+
+def _reach(limits: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """From the lowest to the highest limit."""
+    lows, highs = zip(*limits, strict=True)
+    return min(lows), max(highs)
 
 
 def _curves(ax: Axes, table: pd.DataFrame, title: str) -> None:

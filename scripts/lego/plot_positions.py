@@ -1,4 +1,4 @@
-"""Draw final accuracy along the graph, a line a variant: starts, graphs or depths compared.
+"""Draw final accuracy along the graph, a line a variant: graphs or depths compared.
 
 Positions are steps from the root, on a chain the chain position. Whiskers are 95 % intervals over
 seeds. Dotted: what counting tells, of each task among the variants. Open points: never supervised.
@@ -19,17 +19,17 @@ def main(snakemake: Any) -> None:
     figures.style()
     variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
     figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
-    told = set()
+    told: set[tuple[float, ...]] = set()
     for place, variant in enumerate(variants):
         paths = snakemake.input.metrics[place * seeds : (place + 1) * seeds]
         records = [artifacts.read_json(path) for path in paths]
         shift = 0.06 * (place - (len(variants) - 1) / 2)  # so that whiskers do not overlap
         _line(ax, records, shift, figures.PALETTE[place % len(figures.PALETTE)], variant)
         bag = tuple(records[0]["bag"])
-        if bag not in told and len(bag) == len(records[0]["by_depth"]):  # a chain
+        if bag not in told and records[0]["chain"]:
             ax.plot(bag, color="grey", linestyle=":", label=None if told else "counting alone")
             told.add(bag)
-    ax.set(xlabel="steps from the root", ylabel="accuracy", ylim=(None, 1.02))
+    ax.set(xlabel="steps from the root", ylabel="accuracy", ylim=(0, 1.02))
     ax.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(*ax.get_legend_handles_labels(), loc="outside right center")
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
@@ -42,12 +42,12 @@ def _line(
     mean, low, high = np.array([interval(column) for column in accuracy.T]).T
     steps = np.arange(len(mean))
     supervised = set(records[0]["supervised"])
-    is_chain = len(mean) == len(records[0]["accuracy"])
-    filled = [colour if not is_chain or step in supervised else "white" for step in steps]
+    open_points = records[0]["chain"] and len(supervised) < len(mean)
+    filled = [colour if not open_points or step in supervised else "white" for step in steps]
+    reach = [mean - low.clip(min=0), high.clip(max=1) - mean]
     ax.errorbar(
-        steps + shift, mean, yerr=[mean - low, high - mean], color=colour, capsize=2,
-        label=figures.words(variant),
-    )  # fmt: skip
+        steps + shift, mean, yerr=reach, color=colour, capsize=2, label=figures.words(variant)
+    )
     ax.scatter(steps + shift, mean, color=filled, edgecolors=[colour], zorder=3)
 
 

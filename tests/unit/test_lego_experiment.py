@@ -139,6 +139,7 @@ def test_measurements_of_a_model_that_knows_all(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(evaluate, "predictions", lambda *_, **__: wrong_at_2)
     model = experiment.build(variant(), rules, 0)
     found = examine._accuracies(model, held, [1.0, 0.6, 0.6, 1.0], [0, 1])
+    assert found["chain"] and found["by_depth"] == [1, 1, 0, 1] and found["sentences"] == 50
     assert found["worst_supervised"] == 1 and found["worst"] == 0 and found["reach"] == 1
     assert found["extrapolation"]["mean"] == 0.5
     assert found["extrapolation"]["first_above_bag"] == pytest.approx(-0.6)

@@ -140,7 +140,8 @@ def test_an_overlay_names_nothing_that_is_not_there(name: str) -> None:
     assert unknown == []
 
 
-OWN = {"kind", "matrix", "n", "task", "of", "a"}  # keys that only an entry of the overlay's own needs
+# keys that only an entry of the overlay's own needs
+OWN = {"kind", "matrix", "n", "task", "of", "a", "data", "lower"}
 
 
 def at(config: dict[str, Any], place: Sequence[str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from scripts.anatomy.embedding.finetuning_settings import Finetuned
 from scripts.anatomy.training import Recipe, Run, RunState, fit
 
 ON_CPU = Compute()
-TOKENS_AT_ONCE = 4096
+TOKENS_AT_ONCE = 1024
 INIT = 0.02  # standard deviation of the linear layer's first weights, as the library has it
 
 

@@ -41,6 +41,10 @@ def examine(
         found["held_out_letters"] = _held_out(model, unseen, probing.test, seed)
     if variant.tied and probing.iterations:
         found["iterations"] = _iterations(model, test, probing.iterations, variant.model.layers)
+        if "extrapolation" in found:
+            deepest = np.delete(found["iterations"][-1]["accuracy"], positions).mean()
+            gain = deepest - found["extrapolation"]["mean"]
+            found["extrapolation"]["more_layers"] = float(gain)
     if rules.n >= SHORTEST:
         found["shortcut"] = _shortcut(model, rules, probing.test, seed)
     found["percolation"] = _percolation(model, rules, probing, seed)
@@ -63,6 +67,7 @@ def _accuracies(
         "accuracy": accuracy.tolist(),
         "bag": baseline,
         "sentences": len(test),
+        "chain": bool((depth == np.arange(depth.shape[1])).all()),
         "by_depth": [float(right[depth == steps].mean()) for steps in range(depth.max() + 1)],
         "supervised": supervised,
         "worst_supervised": float(seen.min()),

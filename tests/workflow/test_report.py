@@ -52,7 +52,7 @@ def test_the_report_holds_every_figure_and_the_ledger_first(smoke: Checkout, pag
     categories = embedded(page, "categories")
     assert min(categories) == "Claims"  # the menu is sorted
     assert [*categories["Claims"].values()] == [["results/claims.html"]]
-    made = {*smoke.path("").rglob("figures/*.png"), *smoke.path("").rglob("*.html")}
+    made = {*smoke.path("").rglob("figures/**/*.png"), *smoke.path("").rglob("*.html")}
     made.remove(smoke.path("report.html"))
     results = embedded(page, "results")
     assert {*results} == {str(path.relative_to(smoke.directory)) for path in made}
@@ -62,7 +62,7 @@ def test_the_report_holds_every_figure_and_the_ledger_first(smoke: Checkout, pag
 
 def test_figures_come_as_pixels_and_as_vectors(smoke: Checkout) -> None:
     """A figure could be looked at and not be put into a paper, or the other way round."""
-    figures = [*smoke.path("").rglob("figures/*")]
+    figures = [path for path in smoke.path("").rglob("figures/**/*") if path.is_file()]
     pixels = {path.with_suffix("") for path in figures if path.suffix == ".png"}
     assert pixels == {path.with_suffix("") for path in figures if path.suffix == ".svg"}
     assert all(path.stat().st_size > 1000 for path in figures)

@@ -138,7 +138,8 @@ def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: 
         (
             "scripts/anatomy/pages.py",
             "page",
-            {f"Lay out the {things} of decoder for reading" for things in ("vectors", "heads")},
+            {f"Lay out the {things} of decoder for reading" for things in ("vectors", "heads")}
+            | {f"Lay out what {change} changes for reading" for change in ("mine", "lora")},
         ),
     ],
     ids=[
@@ -286,22 +287,35 @@ def test_a_model_that_no_study_names_is_not_fetched(checkout: Checkout) -> None:
 
 def test_a_model_in_place_of_another_is_measured_alone(checkout: Checkout) -> None:
     """LDA would be fitted again for a model that has nothing to do with it."""
-    checkout.configure(models={"encoder": None}, text={"models": ["decoder"]})
+    checkout.configure(text={"models": ["decoder"]})
     found = checkout.plan()
     assert found.rules.keys() == MEASURED
     assert "Measure decoder and its controls on stories" in found.messages
 
 
+FINE_TUNED = {
+    *("embedding_finetune", "embedding_finetuned", "embedding_difference"),
+    *("embedding_page_difference", "embedding_plot_lexicon"),
+    *("embedding_translate", "embedding_plot_translation"),
+}
+PRETRAINED = {
+    *("pretraining_tokenizer", "pretraining_data", "pretraining_baseline", "pretraining_tune"),
+    *("pretraining_train", "pretraining_compare", "pretraining_runs", "pretraining_time"),
+    *("pretraining_plot_curves", "pretraining_plot_losses"),
+}
+
+
 @pytest.mark.parametrize(
     ("file", "rules"),
     [
-        ("encoder/model.safetensors", {"model", *MEASURED}),
+        ("encoder/model.safetensors", {"model", *MEASURED, *FINE_TUNED}),
         ("encoder/README.md", set()),
         (
             "stories.txt",
             {"text_corpus", *FITTED, "embedding_robustness", "embedding_plot_robustness"}
             | {"embedding_hidden", "embedding_plot_hidden"}
-            | {"embedding_align_over_training", "embedding_plot_over_training"},
+            | {"embedding_align_over_training", "embedding_plot_over_training"}
+            | {*PRETRAINED, "report_runs", "report_claims", "report_ledger"},
         ),
     ],
     ids=["weights", "what is not read", "text"],

@@ -37,7 +37,7 @@ def test_claims_and_every_study_are_targets(fresh: Checkout) -> None:
         # seeds of the pretraining study are aligned
         "embedding": {"model", "text_corpus", "pretraining_tokenizer", "pretraining_data"}
         | {"pretraining_baseline", "pretraining_tune", "pretraining_train"},
-        "lego": set(),
+        "lego": {"model"},
         "pretraining": set(),
     }
     of_study = {study: fresh.plan("--", study).rules for study in needed}

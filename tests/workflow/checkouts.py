@@ -56,7 +56,7 @@ class Checkout:
         if not self.overlay.exists():
             self.write(tiny())
 
-    def snakemake(self, *arguments: str | Path, status: int = 0, timeout: float = 300) -> str:
+    def snakemake(self, *arguments: str | Path, status: int = 0, timeout: float = 900) -> str:
         """Everything that snakemake prints; it must end with the exit status `status`."""
         place = ["-s", self.source / "Snakefile"] if self.source != self.directory else []
         configfile = [] if "--configfile" in arguments else ["--configfile", self.overlay]
@@ -124,7 +124,7 @@ class Checkout:
 
 
 def called(
-    command: list[str | Path], folder: Path, *, status: int = 0, timeout: float = 300
+    command: list[str | Path], folder: Path, *, status: int = 0, timeout: float = 900
 ) -> str:
     """What a command prints; it must end with the exit status `status`."""
     done = subprocess.run(

@@ -1,13 +1,12 @@
 """What every comparison shares: its result, a fair clock, and the default configuration."""
 
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from scripts.anatomy import clock
 from scripts.anatomy.configuration import Config, validate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,14 +45,7 @@ def seconds(*contestants: Callable[[], object], repeats: int) -> list[float]:
 
     A first round warms caches up and does not count.
     """
-    rounds = [[_seconds(run) for run in contestants] for _ in range(repeats + 1)]
-    return [statistics.median(times) for times in zip(*rounds[1:], strict=True)]
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
+    return clock.interleaved(contestants, repeats)
 
 
 def default_config() -> Config:

@@ -218,7 +218,6 @@ rule lego_plot_curves:
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        seeds=LEGO_SEEDS,
         code=code("lego/plot_curves.py"),
     message:
         "Draw learning curves, {wildcards.figure}"
@@ -252,7 +251,6 @@ rule lego_plot_percolation:
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        seeds=LEGO_SEEDS,
         code=code("lego/plot_percolation.py"),
     message:
         "Draw in which layer variables are resolved"
@@ -286,7 +284,6 @@ rule lego_plot_positions:
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        seeds=LEGO_SEEDS,
         code=code("lego/plot_positions.py"),
     message:
         "Draw accuracy by position, {wildcards.figure}"
@@ -320,7 +317,6 @@ rule lego_plot_iterations:
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        seeds=LEGO_SEEDS,
         layers=[LEGO_VARIANTS[name].model.layers for name in LEGO_PANELS["iterations"]],
         code=code("lego/plot_iterations.py"),
     message:
@@ -355,7 +351,6 @@ rule lego_plot_shortcut:
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        seeds=LEGO_SEEDS,
         code=code("lego/plot_shortcut.py"),
     message:
         "Draw the shortcut and its fixes"

@@ -20,10 +20,8 @@ def lego_of_variants(variants, artifact):
 
 
 def lego_variant(wildcards):
-    """A variant's settings; of one that starts from a pretrained model without a shape."""
-    variant = LEGO_VARIANTS[wildcards.variant]
-    others = {"probing", "model"} if variant.pretrained else {"probing"}
-    return plain(variant, exclude=others)
+    """What a variant trains."""
+    return plain(LEGO_VARIANTS[wildcards.variant], exclude={"probing"})
 
 
 def lego_pretrained(wildcards):

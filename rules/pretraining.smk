@@ -312,7 +312,6 @@ rule pretraining_plot_curves:
         runtime=10,
     params:
         variants=list(PRETRAINING_VARIANTS),
-        seeds=PRETRAINING_SEEDS,
         code=code("pretraining/plot_curves.py"),
     message:
         "Draw the loss against steps, operations and time"
@@ -346,7 +345,6 @@ rule pretraining_plot_losses:
         variants={
             name: variant.heads.split for name, variant in PRETRAINING_VARIANTS.items()
         },
-        seeds=PRETRAINING_SEEDS,
         code=code("pretraining/plot_losses.py"),
     message:
         "Draw final losses against those of base"

@@ -38,6 +38,11 @@ class UnreadableArtifact(ValueError):
         return f"{self.path}: {self.reason}"
 
 
+def first_line(error: Exception) -> str:
+    """What an error says, in one line: its kind if it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 @contextmanager
 def writing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
     """Yields a temporary path beside `path`, which becomes `path` when the block ends well.
@@ -99,8 +104,7 @@ def _reading(path: str | Path, kind: str) -> Iterator[None]:
     except (UnreadableArtifact, MemoryError, ImportError):
         raise
     except Exception as error:  # each library has its own; all of them are about this file
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        reason = f"is not readable as {kind}, it may be cut off ({first_line})"
+        reason = f"is not readable as {kind}, it may be cut off ({first_line(error)})"
         raise UnreadableArtifact(path, reason) from error
 
 

@@ -52,6 +52,14 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> None:
     plt.close(figure)
 
 
+def by_variant(names: Sequence[str], paths: Sequence[str]) -> dict[str, list[str]]:
+    """Artifacts that are listed variant by variant, all seeds of each, by the variant's name."""
+    seeds = len(paths) // len(names)
+    return {
+        name: list(paths[place * seeds : (place + 1) * seeds]) for place, name in enumerate(names)
+    }
+
+
 def matrix(
     ax: Axes,
     values: Float[np.ndarray, "rows columns"],

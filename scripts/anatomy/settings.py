@@ -86,4 +86,5 @@ def check_known(key: str, name: str, known: Iterable[str], kind: str) -> None:
     """Raise if a key names something that is not there."""
     known = list(known)
     if name not in known:
-        raise inconsistent(key, f"no {kind} named {name}; there are {', '.join(known)}")
+        there = ", ".join(known) or "none"
+        raise inconsistent(key, f"no {kind} named {name}; there are {there}")

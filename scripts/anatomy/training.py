@@ -101,6 +101,11 @@ def checkpoint_steps(steps: int, count: int) -> list[int]:
     return sorted({0, *np.rint(spaced).astype(int).tolist(), steps})
 
 
+def even_steps(first: int, last: int, parts: int) -> list[int]:
+    """The ends of so many parts of about equal length, the first and the last step included."""
+    return np.linspace(first, last, parts + 1).round().astype(int).tolist()
+
+
 class RunState:
     """The folder in which a training run survives being killed.
 

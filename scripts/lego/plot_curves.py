@@ -20,7 +20,9 @@ COLUMNS = 3
 def main(snakemake: Any) -> None:
     """Bands reach over the seeds."""
     figures.style()
-    variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
+    variants, inp = snakemake.params.variants, snakemake.input
+    histories = figures.by_variant(variants, inp.history)
+    measured = figures.by_variant(variants, inp.metrics)
     rows = -(-len(variants) // COLUMNS)
     wide = min(COLUMNS, len(variants))
     figure, axes = plt.subplots(
@@ -29,11 +31,9 @@ def main(snakemake: Any) -> None:
     )  # fmt: skip
     for ax in axes.flat:
         ax.set_visible(False)
-    for place, (ax, variant) in enumerate(zip(axes.flat, variants, strict=False)):
-        part = slice(place * seeds, (place + 1) * seeds)
-        tables = [artifacts.read_table(path) for path in snakemake.input.history[part]]
-        metrics = artifacts.read_json(snakemake.input.metrics[part][0])
-        _draw(ax, pd.concat(tables), metrics)
+    for ax, variant in zip(axes.flat, variants, strict=False):
+        tables = [artifacts.read_table(path) for path in histories[variant]]
+        _draw(ax, pd.concat(tables), artifacts.read_json(measured[variant][0]))
         ax.set_title(figures.words(variant))
     for ax in axes[:, 0]:
         ax.set_ylabel("accuracy")

@@ -16,14 +16,14 @@ from scripts.anatomy import artifacts, figures
 def main(snakemake: Any) -> None:
     """A panel a variant."""
     figures.style()
-    variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
-    layers = snakemake.params.layers
+    measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, axes = plt.subplots(
-        1, len(variants), figsize=(1.5 + 4.2 * len(variants), 4.4), squeeze=False,
+        1, len(measured), figsize=(1.5 + 4.2 * len(measured), 4.4), squeeze=False,
         layout="constrained",
     )  # fmt: skip
-    for place, (ax, variant) in enumerate(zip(axes[0], variants, strict=True)):
-        paths = snakemake.input.metrics[place * seeds : (place + 1) * seeds]
+    for ax, layers, (variant, paths) in zip(
+        axes[0], snakemake.params.layers, measured.items(), strict=True
+    ):
         records = [artifacts.read_json(path).get("iterations", []) for path in paths]
         if not records[0]:
             raise ValueError(f"lego.figures.iterations: {variant} was tested with one depth only")
@@ -36,7 +36,7 @@ def main(snakemake: Any) -> None:
                 column, row, f"{accuracy[row, column]:.2f}".lstrip("0"), ha="center", va="center",
                 fontsize=7, color="white" if dark else "black",
             )  # fmt: skip
-        trained = applied.index(layers[place])
+        trained = applied.index(layers)
         for edge in (trained - 0.5, trained + 0.5):
             ax.axhline(edge, color="white", linewidth=2)
         ax.set(title=figures.words(variant), xlabel="chain position", ylabel="layers at test")

@@ -12,13 +12,12 @@ from scripts.anatomy import artifacts, figures
 def main(snakemake: Any) -> None:
     """One panel a variant, mean over the seeds; the line is where a variable is resolved."""
     figures.style()
-    variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
+    measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, axes = plt.subplots(
-        1, len(variants), figsize=(1.5 + 4.2 * len(variants), 4.4), squeeze=False,
+        1, len(measured), figsize=(1.5 + 4.2 * len(measured), 4.4), squeeze=False,
         layout="constrained",
     )  # fmt: skip
-    for place, (ax, variant) in enumerate(zip(axes[0], variants, strict=True)):
-        paths = snakemake.input.metrics[place * seeds : (place + 1) * seeds]
+    for ax, (variant, paths) in zip(axes[0], measured.items(), strict=True):
         records = [artifacts.read_json(path)["percolation"] for path in paths]
         accuracy = np.mean([record["accuracy"] for record in records], axis=0)
         image = ax.imshow(accuracy, origin="lower", cmap="viridis", vmin=0.5, vmax=1, aspect="auto")

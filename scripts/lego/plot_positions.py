@@ -17,13 +17,12 @@ from scripts.anatomy.tables import interval
 def main(snakemake: Any) -> None:
     """All variants in one panel."""
     figures.style()
-    variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
+    measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
     told: set[tuple[float, ...]] = set()
-    for place, variant in enumerate(variants):
-        paths = snakemake.input.metrics[place * seeds : (place + 1) * seeds]
+    for place, (variant, paths) in enumerate(measured.items()):
         records = [artifacts.read_json(path) for path in paths]
-        shift = 0.06 * (place - (len(variants) - 1) / 2)  # so that whiskers do not overlap
+        shift = 0.06 * (place - (len(measured) - 1) / 2)  # so that whiskers do not overlap
         _line(ax, records, shift, figures.PALETTE[place % len(figures.PALETTE)], variant)
         bag = tuple(records[0]["bag"])
         if bag not in told and records[0]["chain"]:

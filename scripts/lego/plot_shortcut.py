@@ -22,21 +22,22 @@ TESTS = {
 def main(snakemake: Any) -> None:
     """One row a variant."""
     figures.style()
-    variants, seeds = snakemake.params.variants, len(snakemake.params.seeds)
+    records = {
+        figures.words(variant): [artifacts.read_json(path).get("shortcut", {}) for path in paths]
+        for variant, paths in figures.by_variant(
+            snakemake.params.variants, snakemake.input.metrics
+        ).items()
+    }
     figure, axes = plt.subplots(
-        1, 2, figsize=(12, 1.8 + 0.55 * len(variants)), sharey=True, layout="constrained"
+        1, 2, figsize=(12, 1.8 + 0.55 * len(records)), sharey=True, layout="constrained"
     )
-    records = [artifacts.read_json(path).get("shortcut", {}) for path in snakemake.input.metrics]
     for ax, measure in zip(axes, ("agreement", "accuracy"), strict=True):
         for offset, colour, (test, label) in zip(
             (-0.2, 0.0, 0.2), figures.PALETTE, TESTS.items(), strict=False
         ):
             values = {
-                figures.words(variant): [
-                    record.get(f"{test}_{measure}", float("nan"))
-                    for record in records[place * seeds : (place + 1) * seeds]
-                ]
-                for place, variant in enumerate(variants)
+                variant: [one.get(f"{test}_{measure}", float("nan")) for one in of_seeds]
+                for variant, of_seeds in records.items()
             }
             figures.dots(ax, values, offset=offset, colour=colour, label=label)
         ax.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")

@@ -22,12 +22,11 @@ def main(snakemake: Any) -> None:
     """A curve a variant; bands reach over the seeds."""
     figures.style()
     inp, params = snakemake.input, snakemake.params
-    count = len(params.seeds)
+    histories = figures.by_variant(params.variants, inp.history)
     seconds = artifacts.read_json(inp.seconds)["seconds"]
     figure, axes = plt.subplots(1, len(AXES), figsize=(15, 5), sharey=True, layout="constrained")
-    for place, variant in enumerate(params.variants):
-        part = slice(place * count, (place + 1) * count)
-        table = pd.concat([artifacts.read_table(path) for path in inp.history[part]])
+    for place, (variant, paths) in enumerate(histories.items()):
+        table = pd.concat([artifacts.read_table(path) for path in paths])
         table = table.assign(seconds=table["step"] * seconds[variant])
         look = {
             "colour": figures.PALETTE[place % COLOURS],

@@ -21,9 +21,11 @@ PANELS = {
 def main(snakemake: Any) -> None:
     """A panel a kind of targets; dots are means, whiskers 95 % intervals over seeds."""
     figures.style()
-    variants, count = snakemake.params.variants, len(snakemake.params.seeds)
-    found = [artifacts.read_json(path) for path in snakemake.input.metrics]
-    base, *others = [found[start : start + count] for start in range(0, len(found), count)]
+    variants = snakemake.params.variants
+    base, *others = (
+        [artifacts.read_json(path) for path in paths]
+        for paths in figures.by_variant([*variants], snakemake.input.metrics).values()
+    )
     names = [f"{figures.words(name)} ({split})" for name, split in variants.items()][1:]
     height = 1.5 + 0.45 * len(names)
     figure, axes = plt.subplots(

@@ -16,14 +16,10 @@ from scripts.anatomy import artifacts, figures
 def main(snakemake: Any) -> None:
     """Draw both panels."""
     figures.style()
-    names = snakemake.params.variants
-    seeds = len(snakemake.input.metrics) // len(names)
+    measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     metrics = {
-        figures.words(name): [
-            artifacts.read_json(path)
-            for path in snakemake.input.metrics[place * seeds : (place + 1) * seeds]
-        ]
-        for place, name in enumerate(names)
+        figures.words(name): [artifacts.read_json(path) for path in paths]
+        for name, paths in measured.items()
     }
     control = next((name for name, runs in metrics.items() if "untrained" in runs[0]), None)
     if control:

@@ -18,7 +18,7 @@ def main(snakemake: Any) -> None:
     """Draw all panels."""
     figures.style()
     names = snakemake.params.variants
-    seeds = len(snakemake.input.dynamics) // len(names)
+    dynamics = figures.by_variant(names, snakemake.input.dynamics)
     panels: dict[str, Callable[[plt.Axes, pd.DataFrame], None]] = {
         "Frobenius norm / its last value": _norms,
         "mean entry of $W_V$": _blocks,
@@ -30,10 +30,7 @@ def main(snakemake: Any) -> None:
         sharex="row", layout="constrained",
     )  # fmt: skip
     for row, name in enumerate(names):
-        table = pd.concat(
-            artifacts.read_table(path)
-            for path in snakemake.input.dynamics[row * seeds : (row + 1) * seeds]
-        )
+        table = pd.concat(artifacts.read_table(path) for path in dynamics[name])
         for column, (title, draw) in enumerate(panels.items()):
             ax = axes[row, column]
             draw(ax, table)

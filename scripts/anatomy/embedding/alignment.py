@@ -23,13 +23,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from scripts.anatomy import seeding
-from scripts.anatomy.embedding.parameters import (
-    WRITTEN,
-    feed_forward,
-    output_embedding,
-    sub_heads,
-)
-from scripts.anatomy.embedding.views import LayerView, ModelView
+from scripts.anatomy.embedding.parameters import WRITTEN, groups, output_embedding
+from scripts.anatomy.embedding.views import ModelView
 
 TOKENS_AT_ONCE = 2048  # whose embeddings are in memory in double precision
 SINGULAR = 1e7  # condition number of an embedding from which on it does not tell vectors apart
@@ -172,11 +167,6 @@ def _standardised(
     variance = ((exact @ covariance) * exact).sum(dim=1, keepdim=True)
     scaled = torch.where(variance > 0, exact * variance.clamp(min=0).rsqrt(), 0)
     return (scaled if mapping is None else scaled @ mapping).to(vectors.dtype)
-
-
-def groups(layer: LayerView) -> dict[str, Float[Tensor, "*heads n d_model"]]:
-    """The vectors of every group of a layer as rows: keys and values, sub-heads of all heads."""
-    return feed_forward(layer) | sub_heads(layer)
 
 
 def model_scores(

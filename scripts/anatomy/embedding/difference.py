@@ -18,14 +18,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from scripts.anatomy import seeding
-from scripts.anatomy.embedding.parameters import (
-    WRITTEN,
-    feed_forward,
-    output_embedding,
-    sub_heads,
-)
+from scripts.anatomy.embedding import parameters
+from scripts.anatomy.embedding.parameters import WRITTEN, output_embedding
 from scripts.anatomy.embedding.projection import Extremes, extremes
-from scripts.anatomy.embedding.views import LayerView, ModelView, view
+from scripts.anatomy.embedding.views import ModelView, view
 
 CONTROLS = ("signs", "random", "before")
 
@@ -70,7 +66,7 @@ class Rows(NamedTuple):
 def groups(before: ModelView, D: ModelView) -> Iterator[Rows]:
     """All vectors of the layers and groups that have changed."""
     for layer, (old, new) in enumerate(zip(before.layers, D.layers, strict=True)):
-        for group, rows in _vectors(new).items():
+        for group, rows in parameters.groups(new).items():
             if not bool(rows.any()):
                 continue
             heads, n = (len(rows), rows.shape[1]) if rows.ndim == 3 else (1, len(rows))
@@ -79,12 +75,8 @@ def groups(before: ModelView, D: ModelView) -> Iterator[Rows]:
             width = rows.shape[-1]
             yield Rows(
                 layer, group, head, np.tile(np.arange(n), heads),
-                rows.reshape(-1, width), _vectors(old)[group].reshape(-1, width), E,
+                rows.reshape(-1, width), parameters.groups(old)[group].reshape(-1, width), E,
             )  # fmt: skip
-
-
-def _vectors(layer: LayerView) -> dict[str, Float[Tensor, "*heads n d_model"]]:
-    return feed_forward(layer) | sub_heads(layer)
 
 
 def classifier_rows(

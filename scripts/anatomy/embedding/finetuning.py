@@ -21,7 +21,7 @@ from scripts.anatomy.embedding import labelled
 from scripts.anatomy.embedding.adapters import adapter
 from scripts.anatomy.embedding.adapters import layers as layers_of
 from scripts.anatomy.embedding.finetuning_settings import Finetuned
-from scripts.anatomy.training import Recipe, Run, RunState, fit
+from scripts.anatomy.training import Recipe, Run, RunState, even_steps, fit
 
 ON_CPU = Compute()
 TOKENS_AT_ONCE = 1024
@@ -198,7 +198,7 @@ def train(
         targets = torch.from_numpy(texts.labels[plan[step]]).to(compute.device)
         return functional.cross_entropy(classifier(batch).float(), targets)
 
-    points = np.linspace(0, settings.steps, settings.points + 1).round().astype(int).tolist()
+    points = even_steps(0, settings.steps, settings.points)
     run = fit(
         classifier,
         loss_at,

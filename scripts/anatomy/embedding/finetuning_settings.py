@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Name, Settings, distinct, inconsistent, present
-from scripts.anatomy.text.settings import TABLES
+from scripts.anatomy.settings import Name, Settings, check_known, distinct, inconsistent, present
+from scripts.anatomy.text.settings import check_file, check_pinned, check_table
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Variant = Literal["plain", "positions", "final_norm", "published", "differences"]
@@ -86,10 +86,8 @@ class TableLabelled(SomeLabelled):
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
-        if not self.path.is_file():
-            raise inconsistent("path", f"no such file: {self.path}")
-        if self.path.suffix not in TABLES:
-            raise inconsistent("path", f"{self.path} ends in none of {', '.join(TABLES)}")
+        check_file(self.path)
+        check_table(self.path)
         return self
 
 
@@ -111,8 +109,7 @@ class HubLabelled(SomeLabelled):
 
     @model_validator(mode="after")
     def _pinned(self) -> Self:
-        if self.revision is None and not Path(self.id).is_dir():
-            raise inconsistent("revision", f"{self.id} is no folder, and on the hub needs a commit")
+        check_pinned(self.id, self.revision)
         return self
 
 
@@ -223,11 +220,7 @@ class Finetuning(Settings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name, run in self.present_runs.items():
-            if run.data not in self.present_labelled:
-                known = ", ".join(self.present_labelled) or "none"
-                raise inconsistent(
-                    f"runs.{name}.data", f"no labelled text named {run.data}; there are {known}"
-                )
+            check_known(f"runs.{name}.data", run.data, self.present_labelled, "labelled text")
         if both := self.present_runs.keys() & self.present_adapters.keys():
             raise inconsistent("adapters", f"{min(both)} is the name of a run too")
         return self

@@ -11,7 +11,7 @@ from scipy import sparse, stats
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from scripts.anatomy import packages
+from scripts.anatomy import artifacts, packages
 from scripts.anatomy.embedding.finetuning_settings import (
     HubLabelled,
     Labelled,
@@ -70,8 +70,7 @@ def _table(choice: TableLabelled) -> pd.DataFrame:
     try:
         table = reader(choice.path)
     except (ValueError, OSError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{choice.path}: {reason}") from error
+        raise ValueError(f"{choice.path}: {artifacts.first_line(error)}") from error
     return _columns(table, choice, str(choice.path), choice.group)
 
 
@@ -87,8 +86,7 @@ def _hub(choice: HubLabelled) -> pd.DataFrame:
             )
             table = pd.DataFrame(list(rows))
         except Exception as error:  # the client has its own kinds; all are about this source
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ValueError(f"{choice.id}: {reason}") from error
+            raise ValueError(f"{choice.id}: {artifacts.first_line(error)}") from error
         part = _columns(table, choice, choice.id, None)
         found.append(part.assign(group="test") if split == choice.test_split else part)
     return pd.concat(found, ignore_index=True)

@@ -72,12 +72,17 @@ def parameter_lists(
     """
     for number in range(len(model.layers)) if layers is None else layers:
         layer = model.layers[number]
-        vectors = feed_forward(layer) | sub_heads(layer)
+        vectors = groups(layer)
         if directions:
             vectors |= singular_directions(layer, directions)
         for group, found in vectors.items():
             E = output_embedding(model) if group in WRITTEN else model.W_E
             yield number, group, _lists(found, E, k, allowed)
+
+
+def groups(layer: LayerView) -> dict[str, Float[Tensor, "*heads n d_model"]]:
+    """The vectors of every group of a layer as rows: keys and values, sub-heads of all heads."""
+    return feed_forward(layer) | sub_heads(layer)
 
 
 def feed_forward(layer: LayerView) -> dict[str, Float[Tensor, "d_ff d_model"]]:

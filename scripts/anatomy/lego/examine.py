@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 
 from scripts.anatomy.lego import bag, evaluate, experiment, graphs, laws, probes, settings, task
 from scripts.anatomy.lego.models import LegoModel
@@ -141,30 +141,39 @@ def _shortcut(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str,
     an earlier variable; there also whether an inner variable of the same depth is known better.
     And at the leaf of a chain that was cut, where nothing is right.
     """
-    first = rules.n // 2
-    altered = {
-        "two_chains": (task.two_chains(rules, first), first - 1),
-        "branch": (task.branched(rules), rules.n - 1),
-    }
+    first, last = rules.n // 2 - 1, rules.n - 1  # leaves of the first of two chains, of one
+
+    law = task.two_chains(rules, first + 1)
+    _, right, agreement = _counting(model, law, first, "two_chains", count, seed)
+    accuracy = float(right[:, first].mean())
+    found = {"two_chains_agreement": agreement, "two_chains_accuracy": accuracy}
+
+    law = task.branched(rules)
+    batch, right, agreement = _counting(model, law, last, "branch", count, seed)
+    accuracy = float(right[:, last].mean())
+    depth = graphs.depths(batch.parents)[:, last]  # on a path a variable's own number
+    inner = right[np.arange(len(right)), depth]
+    found |= {"branch_agreement": agreement, "branch_accuracy": accuracy}
+    found["branch_gap"] = float(inner.mean() - accuracy)
+
     if len(rules.letters_used) > rules.n:
-        altered["severed"] = (task.severed(rules), rules.n - 1)
-    found = {}
-    for name, (law, leaf) in altered.items():
-        batch = laws.test_sentences(law, count, seed, name)
-        predicted = _predicted(model, batch)
-        says = bag.counted(rules.group, batch)
-        found[f"{name}_agreement"] = bag.agreement(rules.group, predicted[:, leaf], says)
-        right = predicted == batch.values
-        if name != "severed":
-            found[f"{name}_accuracy"] = float(right[:, leaf].mean())
-        if name == "branch":
-            depth = graphs.depths(batch.parents)[:, leaf]  # on a path a variable's own number
-            inner = right[np.arange(len(right)), depth]
-            found["branch_gap"] = float(inner.mean() - right[:, leaf].mean())
-        if name == "severed":
-            known = batch.values[:, :leaf] >= 0
-            found["severed_accuracy_before_cut"] = float(right[:, :leaf][known].mean())
+        law = task.severed(rules)
+        batch, right, agreement = _counting(model, law, last, "severed", count, seed)
+        found["severed_agreement"] = agreement
+        known = batch.values[:, :last] >= 0
+        found["severed_accuracy_before_cut"] = float(right[:, :last][known].mean())
     return found
+
+
+def _counting(
+    model: LegoModel, law: Task, leaf: int, name: str, count: int, seed: int
+) -> tuple[Batch, Bool[np.ndarray, "sentences n"], float]:
+    """Sentences, which predictions are right, and how often that of the leaf is the counted one."""
+    batch = laws.test_sentences(law, count, seed, name)
+    predicted = _predicted(model, batch)
+    says = bag.counted(law.group, batch)
+    agreement = bag.agreement(law.group, predicted[:, leaf], says)
+    return batch, predicted == batch.values, agreement
 
 
 def _percolation(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,7 +14,7 @@ from scripts.anatomy.compute import Compute
 from scripts.anatomy.lego import evaluate, laws, mimic, settings, task
 from scripts.anatomy.lego.models import LegoModel, LegoTransformer, LibraryTransformer
 from scripts.anatomy.lego.task import Batch, Task
-from scripts.anatomy.training import Recipe, Run, RunState, fit
+from scripts.anatomy.training import Recipe, Run, RunState, even_steps, fit
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -183,7 +182,7 @@ def train(
         return {f"position{k}": float(a) for k, a in enumerate(found)}
 
     total = mimicked + variant.steps
-    points = np.linspace(mimicked, total, variant.evaluations + 1).round().astype(int).tolist()
+    points = even_steps(mimicked, total, variant.evaluations)
     run = fit(
         model,
         loss_at,

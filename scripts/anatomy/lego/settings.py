@@ -5,7 +5,7 @@ LEGO") or their released code describe a model its values are the defaults; thos
 are a laptop's, and the paper's are in `config/paper.yaml`.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -13,7 +13,9 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    SerializerFunctionWrapHandler,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -248,6 +250,14 @@ class Variant(Settings):
         if self.mimicking is not None and learned < 2:
             raise inconsistent("mimicking", f"needs 2 learned heads a layer, there are {learned}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_a_shape(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As plain values: one that starts from a pretrained model tells no shape of its own."""
+        found = serialise(self)
+        if self.pretrained is not None:
+            found.pop("model", None)
+        return found
 
     @property
     def has_maps(self) -> bool:

@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import BertConfig, BertModel
 
-from scripts.anatomy.artifacts import UnreadableArtifact
+from scripts.anatomy.artifacts import UnreadableArtifact, first_line
 from scripts.anatomy.attention_bert import KEY
 
 MODULE = "attention.self.mixing"
@@ -51,7 +51,7 @@ def _reading(checkpoints: Path) -> Iterator[safe_open]:
         with safe_open(checkpoints, framework="pt") as file:
             yield file
     except (OSError, RuntimeError, SafetensorError) as error:
-        reason = f"has no readable checkpoints: {str(error).strip().splitlines()[0]}"
+        reason = f"has no readable checkpoints: {first_line(error)}"
         raise UnreadableArtifact(checkpoints, reason) from None
 
 

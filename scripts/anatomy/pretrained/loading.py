@@ -18,7 +18,7 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
 
 from scripts.anatomy import seeding
-from scripts.anatomy.artifacts import UnreadableArtifact
+from scripts.anatomy.artifacts import UnreadableArtifact, first_line
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
@@ -39,9 +39,7 @@ def config(folder: Path) -> PreTrainedConfig:
     try:
         found = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, StrictDataclassError) as error:
-        raise UnfitModel(
-            f"its config.json is none that can be used: {_first_line(error)}"
-        ) from None
+        raise UnfitModel(f"its config.json is none that can be used: {first_line(error)}") from None
     if getattr(found, "quantization_config", None):
         raise UnfitModel("its weights are quantised; store what they stand for, in float32")
     return found
@@ -63,9 +61,9 @@ def model(folder: Path, *, head: bool = False) -> PreTrainedModel:
             ignore_mismatched_sizes=True,  # they are refused below, by name
         )  # fmt: skip
     except (OSError, RuntimeError, SafetensorError) as error:
-        raise UnreadableArtifact(folder, f"has no readable weights: {_first_line(error)}") from None
+        raise UnreadableArtifact(folder, f"has no readable weights: {first_line(error)}") from None
     except ValueError as error:
-        raise UnfitModel(f"its config.json builds no model: {_first_line(error)}") from None
+        raise UnfitModel(f"its config.json builds no model: {first_line(error)}") from None
     _check_none(report["missing_keys"], "are missing from the weights")
     mismatched = [name for name, *_ in report["mismatched_keys"]]
     _check_none(mismatched, "have other shapes in the weights than config.json says")
@@ -115,7 +113,7 @@ def tokenizer(folder: Path, rows: int) -> PreTrainedTokenizerFast:
             folder, local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError, KeyError) as error:
-        raise UnfitModel(f"it has no usable tokenizer: {_first_line(error)}") from None
+        raise UnfitModel(f"it has no usable tokenizer: {first_line(error)}") from None
     if not loaded.is_fast:
         raise UnfitModel("its tokenizer has no tokenizer.json, which gives the place of a token")
     if len(loaded) > rows:
@@ -137,7 +135,3 @@ def _class(settings: PreTrainedConfig, head: bool = False) -> type[PreTrainedMod
     if kind is None:
         raise UnfitModel(f"transformers has no class for the architecture {settings.model_type}")
     return kind[0] if isinstance(kind, tuple) else kind
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

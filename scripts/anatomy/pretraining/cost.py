@@ -8,8 +8,6 @@ that a slow spell of the machine meets them all. Memory is the peak of the same 
 weights: what is kept for the backward pass, gradients, and scratch.
 """
 
-import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,12 +16,13 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
-from transformers import BertConfig, BertForMaskedLM
+from transformers import BertForMaskedLM
 
 from scripts.anatomy import seeding
 from scripts.anatomy.attention import Associates, MixedAttention, associates
-from scripts.anatomy.attention_bert import replace_attention
+from scripts.anatomy.clock import interleaved
 from scripts.anatomy.flops import count
+from scripts.anatomy.pretraining import experiment
 from scripts.anatomy.pretraining.settings import Size, Variant
 
 PAD = 0
@@ -138,21 +137,8 @@ def ratios(table: pd.DataFrame) -> dict[str, dict[str, float | dict[str, float]]
 
 def model(variant: Variant, size: Size, *, d_vocab: int, longest: int) -> BertForMaskedLM:
     """The untrained masked language model of a variant, without dropout."""
-    config = BertConfig(
-        vocab_size=d_vocab,
-        hidden_size=size.d_model,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=size.d_ff,
-        max_position_embeddings=longest,
-        pad_token_id=PAD,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    with seeding.torch_seeded(0, "cost"):
-        made = BertForMaskedLM(config)
-        replace_attention(made, heads=variant.heads, window=variant.window, pad=PAD)
-    return made
+    plain = size.model_copy(update={"dropout": 0.0})
+    return experiment.bert(variant, plain, d_vocab=d_vocab, length=longest, pad=PAD, seed=0)
 
 
 def blocks_of(model: BertForMaskedLM, tokens: Int64[Tensor, "batch length"]) -> Blocks:
@@ -191,12 +177,6 @@ def flops(blocks: Blocks, part: str) -> int:
     return count(lambda: blocks.forward(part, rows=1))
 
 
-def interleaved(runs: list[Callable[[], object]], repeats: int) -> list[float]:
-    """Median seconds of each, in turn; a first round warms caches up and does not count."""
-    rounds = [[_seconds(run) for run in runs] for _ in range(repeats + 1)]
-    return [statistics.median(times) for times in zip(*rounds[1:], strict=True)]
-
-
 def peak_bytes(run: Callable[[], object], device: str) -> int:
     """The most memory that `run` has at a time, beyond what there was before.
 
@@ -227,9 +207,3 @@ def _held(profiler: profile) -> Iterator[int]:
 
 def _stepper(blocks: Blocks, part: str) -> Callable[[], None]:
     return lambda: blocks.step(part)
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began

@@ -18,22 +18,46 @@ from scripts.anatomy.pretraining import data
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.masking import Masked
 from scripts.anatomy.pretraining.settings import Evaluation, Optimisation, Size, Variant
-from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, fit
+from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, even_steps, fit
 
 ON_CPU = Compute()
 FLOPS_ROWS = 16  # on which operations are counted
 
 
 def build(variant: Variant, size: Size, text: Text, seed: int) -> BertForMaskedLM:
-    """The untrained model."""
+    """The untrained model of packed text."""
+    return bert(
+        variant,
+        size,
+        d_vocab=text.d_vocab,
+        length=text.train.shape[1],
+        pad=text.special.pad,
+        special=[text.special.unk, text.special.cls, text.special.sep],
+        mask=text.special.mask,
+        seed=seed,
+    )
+
+
+def bert(
+    variant: Variant,
+    size: Size,
+    *,
+    d_vocab: int,
+    length: int,
+    pad: int,
+    special: Sequence[int] = (),
+    mask: int | None = None,
+    seed: int,
+) -> BertForMaskedLM:
+    """An untrained masked language model for rows of so many tokens; ids as `replace_attention`."""
     config = BertConfig(
-        vocab_size=text.d_vocab,
+        vocab_size=d_vocab,
         hidden_size=size.d_model,
         num_hidden_layers=size.layers,
         num_attention_heads=size.heads,
         intermediate_size=size.d_ff,
-        max_position_embeddings=text.train.shape[1],
-        pad_token_id=text.special.pad,
+        max_position_embeddings=length,
+        pad_token_id=pad,
         hidden_dropout_prob=size.dropout,
         attention_probs_dropout_prob=size.dropout,
         initializer_range=size.init or size.d_model**-0.5,
@@ -44,9 +68,9 @@ def build(variant: Variant, size: Size, text: Text, seed: int) -> BertForMaskedL
             model,
             heads=variant.heads,
             window=variant.window,
-            pad=text.special.pad,
-            special=[text.special.unk, text.special.cls, text.special.sep],
-            mask=text.special.mask,
+            pad=pad,
+            special=special,
+            mask=mask,
         )
     return model
 
@@ -154,7 +178,7 @@ def train(
         return loss(model, text.masked(rows(step), seed, "masks", step))
 
     kept = checkpoint_steps(steps, evaluation.checkpoints) if keep else []
-    points = np.linspace(0, steps, evaluation.points + 1).round().astype(int).tolist()
+    points = even_steps(0, steps, evaluation.points)
     run = fit(
         model,
         loss_at,

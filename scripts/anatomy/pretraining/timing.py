@@ -1,10 +1,10 @@
 """How long a training step takes: of all variants in turn, so that a busy machine is fair."""
 
-import time
 from collections.abc import Callable, Mapping
 
 import torch
 
+from scripts.anatomy import clock
 from scripts.anatomy.compute import Compute
 from scripts.anatomy.pretraining import data, experiment
 from scripts.anatomy.pretraining.data import Text
@@ -51,6 +51,4 @@ def stepper(
 
 
 def _timed(step: Callable[[int], None], number: int) -> float:
-    began = time.perf_counter()
-    step(number)
-    return time.perf_counter() - began
+    return clock.seconds(lambda: step(number))

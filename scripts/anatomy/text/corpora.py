@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, iterparse
 import pandas
 from gensim.corpora.wikicorpus import filter_wiki
 
-from scripts.anatomy import packages
+from scripts.anatomy import artifacts, packages
 from scripts.anatomy.text import settings
 
 # What gensim's filter leaves of a page that is no prose: headings, lists and indented
@@ -39,8 +39,7 @@ def documents(corpus: settings.Corpus) -> Iterator[str]:
     except MemoryError:
         raise
     except Exception as error:  # each reader has its own; all of them are about this source
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{_source(corpus)}: {reason}") from error
+        raise ValueError(f"{_source(corpus)}: {artifacts.first_line(error)}") from error
     if not found:
         raise ValueError(f"{_source(corpus)}: no document of {corpus.shortest} words or more")
 

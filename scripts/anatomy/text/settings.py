@@ -59,8 +59,7 @@ class FileCorpus(SomeCorpus):
 
     @model_validator(mode="after")
     def _exists(self) -> Self:
-        if not self.path.is_file():
-            raise inconsistent("path", f"no such file: {self.path}")
+        check_file(self.path)
         return self
 
 
@@ -80,8 +79,7 @@ class TableCorpus(FileCorpus):
 
     @model_validator(mode="after")
     def _known_format(self) -> Self:
-        if self.path.suffix not in TABLES:
-            raise inconsistent("path", f"{self.path} ends in none of {', '.join(TABLES)}")
+        check_table(self.path)
         return self
 
 
@@ -108,9 +106,26 @@ class HubCorpus(SomeCorpus):
 
     @model_validator(mode="after")
     def _pinned(self) -> Self:
-        if self.revision is None and not Path(self.id).is_dir():
-            raise inconsistent("revision", f"{self.id} is no folder, and on the hub needs a commit")
+        check_pinned(self.id, self.revision)
         return self
+
+
+def check_file(path: Path) -> None:
+    """Raise if there is no such file."""
+    if not path.is_file():
+        raise inconsistent("path", f"no such file: {path}")
+
+
+def check_table(path: Path) -> None:
+    """Raise if a file is no table, by its ending."""
+    if path.suffix not in TABLES:
+        raise inconsistent("path", f"{path} ends in none of {', '.join(TABLES)}")
+
+
+def check_pinned(name: str, revision: str | None) -> None:
+    """Raise for a data set of the hub, which could change, without a commit."""
+    if revision is None and not Path(name).is_dir():
+        raise inconsistent("revision", f"{name} is no folder, and on the hub needs a commit")
 
 
 Corpus = Annotated[

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from scripts.anatomy.mistakes import ConfigError, check_plain, read, told
 from scripts.anatomy.settings import Settings
 from scripts.anatomy.tables import interval
 
@@ -99,25 +99,28 @@ class Claim(Settings):
 
 
 def _of_seeds(artifact: str, seeds: Sequence[int]) -> list[str]:
-    return [artifact.format(seed=s) for s in seeds] if "{seed}" in artifact else [artifact]
+    if "{seed}" not in artifact:
+        return [artifact]
+    return [artifact.replace("{seed}", str(seed)) for seed in seeds]
 
 
 def load(path: Path) -> list[Claim]:
     """Read claims.
 
     Raises:
-        ValueError: One line a mistake.
+        ConfigError: One line a mistake.
     """
+    listed = read(path, list)
     try:
-        claims = TypeAdapter(list[Claim]).validate_python(yaml.safe_load(path.read_text("utf-8")))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+        check_plain(listed)
+        claims = TypeAdapter(list[Claim]).validate_python(listed)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {line}" for line in str(error).split("\n")) from None
     except ValidationError as error:
-        lines = [f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        raise ValueError("\n".join(lines)) from None
+        raise ConfigError(f"{path}: {line}" for line in told(error, listed)) from None
     ids = [claim.id for claim in claims]
     if len(set(ids)) < len(ids):
-        raise ValueError(f"{path}: ids are not unique")
+        raise ConfigError([f"{path}: ids are not unique"])
     return claims
 
 

@@ -4,11 +4,16 @@
 starts. `schemas/config.schema.json` is generated from the same models:
 
     python -m scripts.anatomy.configuration
+
+With files this tells whether they can be read; what stands in them the workflow checks:
+
+    python -m scripts.anatomy.configuration mine.yaml
 """
 
 import json
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -17,6 +22,7 @@ from pydantic import Field, ValidationError, model_validator
 from scripts.anatomy.compute import ComputeSettings
 from scripts.anatomy.embedding.settings import EmbeddingStudy
 from scripts.anatomy.lego.settings import LegoStudy
+from scripts.anatomy.mistakes import ConfigError, check_plain, read, told
 from scripts.anatomy.pretrained.settings import Model, PretrainingModel, TopicModel
 from scripts.anatomy.pretraining.settings import PretrainingStudy
 from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
@@ -27,14 +33,6 @@ if TYPE_CHECKING:
     from scripts.anatomy.topic.corpora import Corpus
 
 SCHEMA = Path("schemas/config.schema.json")
-KINDS = {  # of corpora and models
-    *("lda", "exact", "overlap", "text", "compact", "bert"),
-    *("packaged", "lines", "table", "dump", "hub", "folder", "topic", "pretraining"),
-}
-
-
-class ConfigError(ValueError):
-    """A mistake in the configuration, told in one line a mistake."""
 
 
 class Config(Settings):
@@ -164,12 +162,13 @@ def validate(config: dict) -> Config:
     Raises:
         ConfigError: One line a mistake: the key, what is wrong, the value.
     """
+    check_plain(config)
     try:
         settings = Config.model_validate(config)
-        _check_files(settings)
-        _check_tasks(settings)
     except ValidationError as error:
-        raise ConfigError("\n".join(_told(mistake) for mistake in error.errors())) from None
+        raise ConfigError(told(error, config)) from None
+    _check_files(settings)
+    _check_tasks(settings)
     return settings
 
 
@@ -182,7 +181,7 @@ def _check_files(settings: Config) -> None:
             try:
                 found = corpora.read(corpus)
             except (ValueError, OSError) as error:
-                raise ConfigError(f"topic.corpora.{name}: {error}") from None
+                raise ConfigError([f"topic.corpora.{name}: {error}"]) from None
             _check_models(settings.topic, name, found)
 
 
@@ -197,7 +196,7 @@ def _check_models(study: TopicStudy, corpus: str, found: "Corpus") -> None:
                 if getattr(variant.model, "value", None) == "block":
                     check_blocks(found.membership)
             except ValueError as error:
-                raise ConfigError(f"topic.variants.{name}.model: {error}") from None
+                raise ConfigError([f"topic.variants.{name}.model: {error}"]) from None
 
 
 def _check_tasks(settings: Config) -> None:
@@ -208,42 +207,7 @@ def _check_tasks(settings: Config) -> None:
         try:
             laws.law(task)
         except ValueError as error:
-            raise ConfigError(f"lego.tasks.{name}: {error}") from None
-
-
-def _told(mistake: dict) -> str:
-    """One mistake as one line."""
-    key = ".".join(_keys(mistake["loc"]))
-    message = mistake["msg"].removeprefix("Value error, ")
-    match mistake["type"]:
-        case "extra_forbidden":
-            return f"{key}: there is no such key"
-        case "union_tag_not_found":
-            return f"{key}: the key `kind` is missing"
-        case "union_tag_invalid":
-            given = mistake["input"]
-            given = given.get("kind") if isinstance(given, dict) else given
-            kinds = mistake["ctx"]["expected_tags"]
-            return f"{key}: wants a section whose `kind` is one of {kinds} (given: {given!r})"
-        case "inconsistent":
-            return f"{key}.{message}" if key else message
-        case "value_error":
-            return f"{key}: {message}"
-    value = mistake["input"]
-    given = f" (given: {value!r})" if isinstance(value, str | int | float | bool | None) else ""
-    return f"{key}: {message}{given}"
-
-
-def _keys(place: tuple[str | int, ...]) -> Iterator[str]:
-    """The keys of the file on the way to a mistake, without the kinds that pydantic puts in."""
-    for depth, part in enumerate(place):
-        after_union = (
-            (depth == 2 and place[0] == "models")
-            or (depth == 3 and place[1] == "corpora")
-            or (depth == 4 and (place[3] == "model" or place[2] == "labelled"))
-        )
-        if not (after_union and part in KINDS):
-            yield str(part)
+            raise ConfigError([f"lego.tasks.{name}: {error}"]) from None
 
 
 def schema() -> str:
@@ -251,5 +215,16 @@ def schema() -> str:
     return json.dumps(Config.model_json_schema(), indent=1) + "\n"
 
 
+def main(files: Sequence[str]) -> None:
+    """Check that files can be read, or, given none, write the schema."""
+    for file in files:
+        try:
+            read(Path(file))
+        except ConfigError as error:
+            sys.exit(str(error))
+    if not files:
+        SCHEMA.write_text(schema(), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    SCHEMA.write_text(schema(), encoding="utf-8")
+    main(sys.argv[1:])

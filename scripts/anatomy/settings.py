@@ -1,13 +1,38 @@
 """The base of every configuration model: unknown keys are errors, and values do not change."""
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 from pydantic_core import PydanticCustomError
 
-# A name that the configuration gives, which becomes part of paths
-Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
+REPEATED = re.compile(r"(.+)\1{19}$")
+
+
+def _not_repeated(name: str) -> str:
+    """The name; ValueError for one that Snakemake takes for an endless recursion."""
+    if REPEATED.search(name):
+        raise ValueError(f"the name {name} ends in twenty times the same")
+    return name
+
+
+# A name that the configuration gives. It becomes part of paths, of wildcards and of the regular
+# expressions that constrain them, where none of its letters may mean anything.
+Name = Annotated[str, Field(pattern=NAME, max_length=100), AfterValidator(_not_repeated)]
+
+
+def without_braces(path: Path) -> Path:
+    """The path; ValueError if Snakemake, whose rules have it as an input, would find wildcards."""
+    if braces := {"{", "}"} & {*str(path)}:
+        raise ValueError(f"{path} has a {min(braces)}, which is no part of a path to Snakemake")
+    return path
+
+
+# A file or folder of the user's
+Place = Annotated[Path, AfterValidator(without_braces)]
 
 
 class Settings(BaseModel):
@@ -21,9 +46,16 @@ class Settings(BaseModel):
         """Refuse yes and no where a number is wanted; pydantic would take them for 1 and 0."""
         if isinstance(data, dict):
             for key, field in cls.model_fields.items():
-                if isinstance(data.get(key), bool) and field.annotation is not bool:
-                    raise inconsistent(key, f"{data[key]} is a switch, which this is not")
+                if field.annotation is not bool and (found := _switches(data.get(key))):
+                    raise inconsistent(key, f"{found[0]} is a switch, which this is not")
         return data
+
+
+def _switches(value: Any) -> list[bool]:
+    """The switches in a value, or among the entries of a list."""
+    if isinstance(value, list | tuple):
+        return [found for entry in value for found in _switches(entry)]
+    return [value] if isinstance(value, bool) else []
 
 
 class Heads(Settings):
@@ -68,6 +100,22 @@ class Heads(Settings):
 def inconsistent(key: str, message: str) -> PydanticCustomError:
     """The error of a section's cross-check about one of the keys below it."""
     return PydanticCustomError("inconsistent", "{key}: {message}", {"key": key, "message": message})
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; not, where nothing can be looked up (a name without end)."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """The same of a folder."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def present(entries: dict) -> dict:

@@ -16,7 +16,16 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Name, Settings, check_known, distinct, inconsistent, present
+from scripts.anatomy.settings import (
+    Name,
+    Place,
+    Settings,
+    check_known,
+    distinct,
+    inconsistent,
+    is_file,
+    present,
+)
 from scripts.anatomy.text.settings import check_file, check_pinned, check_table
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -74,7 +83,7 @@ class TableLabelled(SomeLabelled):
     """A table with a column of texts and one of labels."""
 
     kind: Literal["table"]
-    path: Path = Field(description="A .jsonl, .csv or .parquet file.")
+    path: Place = Field(description="A .jsonl, .csv or .parquet file.")
     text: str = Field("text", description="The column that holds the text.")
     label: str = Field(
         "label",
@@ -161,13 +170,13 @@ class LoraAdapter(Settings):
     """A LoRA adapter as peft writes it, to be read as the difference that it makes."""
 
     model: Name = Field(description="The model that it is for, one of the models.")
-    path: Path = Field(description="Folder with adapter_config.json, adapter_model.safetensors.")
+    path: Place = Field(description="Folder with adapter_config.json, adapter_model.safetensors.")
 
     @field_validator("path")
     @classmethod
     def _complete(cls, path: Path) -> Path:
         for name in ("adapter_config.json", "adapter_model.safetensors"):
-            if not (path / name).is_file():
+            if not is_file(path / name):
                 raise ValueError(f"{path} has no {name}")
         return path
 
@@ -193,7 +202,7 @@ class Finetuning(Settings):
     test: PositiveInt = Field(
         2000, description="Most texts that are tested on; both labels equally often."
     )
-    lexicon: Path | None = Field(
+    lexicon: Place | None = Field(
         None,
         description="A file of sentiment words, separated by white space; null takes the VADER "
         "lexicon, which a package ships.",
@@ -213,7 +222,7 @@ class Finetuning(Settings):
     @field_validator("lexicon")
     @classmethod
     def _exists(cls, path: Path | None) -> Path | None:
-        if path is not None and not path.is_file():
+        if path is not None and not is_file(path):
             raise ValueError(f"no such file: {path}")
         return path
 

@@ -11,7 +11,7 @@ from scipy import sparse, stats
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from scripts.anatomy import artifacts, packages
+from scripts.anatomy import artifacts, packages, streaming
 from scripts.anatomy.embedding.finetuning_settings import (
     HubLabelled,
     Labelled,
@@ -20,6 +20,8 @@ from scripts.anatomy.embedding.finetuning_settings import (
 )
 from scripts.anatomy.text.settings import TABLES
 
+LONGEST = 5_000_000  # characters of a text
+COLUMNS = {"text": "texts", "name": "labels"}
 PARTS = ("train", "validation", "test")
 PENALTIES = (0.1, 0.3, 1.0, 3.0)  # inverse strengths C of the baseline's penalty that are tried
 
@@ -40,6 +42,8 @@ def read(choice: Labelled) -> pd.DataFrame:
         case HubLabelled():
             source, rows = choice.id, _hub(choice)
     rows = rows.dropna(subset=["text", "name"])
+    for column in ("text", "name"):
+        _check_plain(rows[column], f"{source}: the column of the {COLUMNS[column]}")
     rows["text"] = rows["text"].astype(str).str.split().str.join(" ")
     rows = rows[rows["text"] != ""].drop_duplicates("text").reset_index(drop=True)
     names = sorted(rows["name"].unique(), key=_order(choice))
@@ -51,10 +55,19 @@ def read(choice: Labelled) -> pd.DataFrame:
     return rows[["text", "label", "group", "name"]]
 
 
+def _check_plain(values: pd.Series, column: str) -> None:
+    """Raise ValueError for values that are neither text nor numbers, and for text without end."""
+    for value in values:
+        if isinstance(value, dict | list | bytes | np.ndarray):
+            raise ValueError(f"{column} holds a {type(value).__name__}, not text")
+        if isinstance(value, str) and len(value) > LONGEST:
+            raise ValueError(f"{column} holds one of more than {LONGEST} characters")
+
+
 def _order(choice: Labelled) -> Any:
     """How labels are sorted; the last is label 1."""
     films = ("rotten", "fresh")
-    return films.index if isinstance(choice, PackagedLabelled) else lambda name: (str(name), name)
+    return films.index if isinstance(choice, PackagedLabelled) else str
 
 
 def _films(path: Path) -> pd.DataFrame:
@@ -69,21 +82,19 @@ def _table(choice: TableLabelled) -> pd.DataFrame:
     reader = readers.get(TABLES[choice.path.suffix], pd.read_parquet)
     try:
         table = reader(choice.path)
-    except (ValueError, OSError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # each reader has its own; all of them are about this file
         raise ValueError(f"{choice.path}: {artifacts.first_line(error)}") from error
     return _columns(table, choice, str(choice.path), choice.group)
 
 
 def _hub(choice: HubLabelled) -> pd.DataFrame:
     """The rows of the splits; those of the test split are one group."""
-    from datasets import load_dataset  # here, since the other kinds do not need it
-
     found = []
     for split in filter(None, (choice.split, choice.test_split)):
         try:
-            rows = load_dataset(
-                choice.id, choice.config, split=split, revision=choice.revision, streaming=True
-            )
+            rows = streaming.of_set(choice.id, choice.config, split=split, revision=choice.revision)
             table = pd.DataFrame(list(rows))
         except Exception as error:  # the client has its own kinds; all are about this source
             raise ValueError(f"{choice.id}: {artifacts.first_line(error)}") from error
@@ -97,7 +108,7 @@ def _columns(
 ) -> pd.DataFrame:
     for column in filter(None, (choice.text, choice.label, group)):
         if column not in table:
-            raise ValueError(f"{source}: no column {column}, only {', '.join(table)}")
+            raise ValueError(f"{source}: no column {column}, only {', '.join(map(str, table))}")
     groups = table[group].astype(str) if group else [f"row {n}" for n in range(len(table))]
     return pd.DataFrame({"text": table[choice.text], "name": table[choice.label], "group": groups})
 

@@ -9,7 +9,16 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from scripts.anatomy.embedding.finetuning_settings import Finetuning, Translation
-from scripts.anatomy.settings import Name, Settings, check_known, distinct, inconsistent, present
+from scripts.anatomy.settings import (
+    Name,
+    Place,
+    Settings,
+    check_known,
+    distinct,
+    inconsistent,
+    is_file,
+    present,
+)
 
 Count = Annotated[int, Field(ge=2)]
 
@@ -36,7 +45,7 @@ class TopPairs(Settings):
     tokens: Literal["all", "ascii", "alphanumeric", "whole_word"] = Field(
         "whole_word", description="Which tokens may be in a pair. Fewer are faster."
     )
-    words: Path | None = Field(
+    words: Place | None = Field(
         None, description="A file of words, separated by white space; other tokens are left out."
     )
     rows: list[str] = Field(
@@ -54,7 +63,7 @@ class TopPairs(Settings):
     @field_validator("words")
     @classmethod
     def _exists(cls, path: Path | None) -> Path | None:
-        if path is not None and not path.is_file():
+        if path is not None and not is_file(path):
             raise ValueError(f"no such file: {path}")
         return path
 

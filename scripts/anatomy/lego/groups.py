@@ -96,12 +96,15 @@ def _fault(names: tuple[str, ...], table: Int[np.ndarray, "order order"]) -> str
     solved = (table == neutral[0]) & (table.T == neutral[0])
     if not solved.any(axis=1).all():
         return f"{names[np.argmin(solved.any(axis=1))]} has no inverse"
-    unequal = np.argwhere(table[table] != table[:, table])  # (a . b) . c and a . (b . c)
-    if len(unequal):
-        a, b, c = unequal[0]
-        left, right = names[table[table[a, b], c]], names[table[a, table[b, c]]]
-        a, b, c = names[a], names[b], names[c]
-        return f"it is not associative, ({a} . {b}) . {c} is {left}, {a} . ({b} . {c}) is {right}"
+    for a, row in enumerate(table):  # one at a time: all together are the cube of the order
+        unequal = np.argwhere(table[row] != row[table])  # (a . b) . c and a . (b . c)
+        if len(unequal):
+            b, c = unequal[0]
+            left, right = names[table[row[b], c]], names[row[table[b, c]]]
+            a, b, c = names[a], names[b], names[c]
+            return (
+                f"it is not associative, ({a} . {b}) . {c} is {left}, {a} . ({b} . {c}) is {right}"
+            )
     return None
 
 

@@ -5,7 +5,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, field_validator
 
-from scripts.anatomy.settings import Name, Settings
+from scripts.anatomy.settings import (
+    Name,
+    Place,
+    Settings,
+    is_file,
+    is_folder,
+    without_braces,
+)
 
 
 class PackagedModel(Settings):
@@ -33,17 +40,20 @@ class FolderModel(Settings):
     """A model in a local folder: config.json, safetensors weights, and a fast tokenizer's files."""
 
     kind: Literal["folder"]
-    path: Path = Field(description="The folder, relative to the working directory.")
+    path: Place = Field(description="The folder, relative to the working directory.")
 
     @field_validator("path")
     @classmethod
     def _complete(cls, path: Path) -> Path:
-        if not path.is_dir():
+        if not is_folder(path):
             raise ValueError(f"no such folder: {path}")
-        if not (path / "config.json").is_file():
+        if not is_file(path / "config.json"):
             raise ValueError(f"{path} has no config.json")
-        if not list(path.glob("*.safetensors")):
+        weights = list(path.glob("*.safetensors"))
+        if not weights:
             raise ValueError(f"{path} has no safetensors weights (other formats are not read)")
+        for file in weights:
+            without_braces(file)
         return path
 
 

@@ -6,15 +6,16 @@ the packaged news, which are few, all): six million articles need no more memory
 
 import bz2
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any, BinaryIO
 from xml.etree.ElementTree import Element, iterparse
 
 import pandas
 from gensim.corpora.wikicorpus import filter_wiki
 
-from scripts.anatomy import artifacts, packages
+from scripts.anatomy import artifacts, packages, streaming
 from scripts.anatomy.text import settings
 
 # What gensim's filter leaves of a page that is no prose: headings, lists and indented
@@ -22,6 +23,7 @@ from scripts.anatomy.text import settings
 # lines of their own: as paragraphs most are too short, and those that are not are prose.
 NOT_PROSE = re.compile(r"^[=*#:;!]|[|{}]")
 QUOTES = re.compile("'{2,}")  # wiki markup of italics and bold face
+LONGEST = 5_000_000  # characters of a document; a file that was cut nowhere is no corpus
 
 
 def documents(corpus: settings.Corpus) -> Iterator[str]:
@@ -47,7 +49,9 @@ def documents(corpus: settings.Corpus) -> Iterator[str]:
 def _documents(corpus: settings.Corpus) -> Iterator[str]:
     """Texts cut into units, without those that are too short."""
     by_line = getattr(corpus, "unit", "document") == "paragraph"
-    for text in _texts(corpus):
+    for number, text in enumerate(_texts(corpus), start=1):
+        if len(text) > LONGEST:
+            raise ValueError(f"document {number} has more than {LONGEST} characters")
         for unit in text.splitlines() if by_line else [text]:
             words = unit.split()
             if len(words) >= corpus.shortest:
@@ -64,12 +68,14 @@ def _texts(corpus: settings.Corpus) -> Iterator[str]:
             return _lines(corpus.path)
         case settings.TableCorpus():
             kind = settings.TABLES[corpus.path.suffix]
-            return _rows(kind, corpus.column, split="train", data_files=str(corpus.path))
+            return _column(streaming.of_file(kind, corpus.path), corpus.column)
         case settings.DumpCorpus():
             return _articles(corpus.path)
         case settings.HubCorpus():
-            name, revision = corpus.config, corpus.revision
-            return _rows(corpus.id, corpus.column, name=name, split=corpus.split, revision=revision)
+            rows = streaming.of_set(
+                corpus.id, corpus.config, split=corpus.split, revision=corpus.revision
+            )
+            return _column(rows, corpus.column)
 
 
 def _source(corpus: settings.Corpus) -> str:
@@ -83,17 +89,18 @@ def _source(corpus: settings.Corpus) -> str:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8") as file:
-        yield from file
+    with path.open(encoding="utf-8-sig") as file:
+        while line := file.readline(LONGEST + 1):  # of a longer one no more than that is held
+            yield line
 
 
-def _rows(source: str, column: str, **choices: str | None) -> Iterator[str]:
-    """A column of whatever `datasets` can stream; rows without text are left out."""
-    from datasets import load_dataset  # here, since most corpora do not need it
-
-    for row in load_dataset(source, streaming=True, **choices):
+def _column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[str]:
+    """A column of a table; rows without text are left out."""
+    for row in rows:
         if column not in row:
             raise ValueError(f"no column {column}, only {', '.join(row)}")
+        if isinstance(row[column], dict | list | bytes):
+            raise ValueError(f"column {column} holds a {type(row[column]).__name__}, not text")
         if row[column] is not None:
             yield str(row[column])
 
@@ -118,9 +125,31 @@ def _pages(path: Path) -> Iterator[Element]:
     gensim's own reader leaves every page, emptied, in the tree: gigabytes on all of Wikipedia.
     """
     with bz2.open(path) as file:
-        events = iterparse(file, events=("start", "end"))
+        source = _Measured(file)
+        events = iterparse(source, events=("start", "end"))
         _, root = next(events)
         for event, element in events:
             if event == "end" and element.tag.rpartition("}")[2] == "page":
                 yield element
                 root.clear()
+                source.since = 0
+
+
+class _Measured:
+    """A file that ends in a ValueError where a page does not: a few bytes unpack to gigabytes.
+
+    Attributes:
+        file: What is read.
+        since: Bytes that were read since the reader has set this to 0.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.since = 0
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        self.since += size
+        if self.since > 4 * LONGEST:  # as many as that many characters can have
+            raise ValueError(f"a page has more than {LONGEST} characters")
+        return self.file.read(size)

@@ -18,7 +18,16 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Name, Settings, distinct, inconsistent, present
+from scripts.anatomy.settings import (
+    Name,
+    Place,
+    Settings,
+    distinct,
+    inconsistent,
+    is_file,
+    is_folder,
+    present,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame  # whose import would slow down every start of the workflow
@@ -55,7 +64,7 @@ class PackagedCorpus(SomeCorpus):
 class FileCorpus(SomeCorpus):
     """Text in a file of the user's."""
 
-    path: Path = Field(description="The file.")
+    path: Place = Field(description="The file.")
 
     @model_validator(mode="after")
     def _exists(self) -> Self:
@@ -73,7 +82,7 @@ class TableCorpus(FileCorpus):
     """A column of a table."""
 
     kind: Literal["table"]
-    path: Path = Field(description="A .jsonl, .csv or .parquet file.")
+    path: Place = Field(description="A .jsonl, .csv or .parquet file.")
     column: str = Field("text", description="The column that holds the text.")
     unit: Unit = Field("document", description=UNIT)
 
@@ -87,7 +96,7 @@ class DumpCorpus(FileCorpus):
     """A dump of Wikipedia: the articles, without markup, redirects and other namespaces."""
 
     kind: Literal["dump"]
-    path: Path = Field(description="A pages-articles XML file, compressed as .bz2.")
+    path: Place = Field(description="A pages-articles XML file, compressed as .bz2.")
     unit: Unit = Field("paragraph", description=UNIT)
 
 
@@ -112,7 +121,7 @@ class HubCorpus(SomeCorpus):
 
 def check_file(path: Path) -> None:
     """Raise if there is no such file."""
-    if not path.is_file():
+    if not is_file(path):
         raise inconsistent("path", f"no such file: {path}")
 
 
@@ -124,7 +133,7 @@ def check_table(path: Path) -> None:
 
 def check_pinned(name: str, revision: str | None) -> None:
     """Raise for a data set of the hub, which could change, without a commit."""
-    if revision is None and not Path(name).is_dir():
+    if revision is None and not is_folder(Path(name)):
         raise inconsistent("revision", f"{name} is no folder, and on the hub needs a commit")
 
 

@@ -17,6 +17,8 @@ from scripts.anatomy.topic import settings
 PAD, MASK, START, END = range(4)
 FIRST_WORD = settings.SPECIAL_TOKENS
 MOST_WORDS = settings.MOST_WORDS
+LONGEST = 1_000_000  # characters of a line of a text file
+MOST_TOKENS = 500_000_000  # of a part, padding included: one gigabyte
 DOCS_AT_ONCE = 2000  # what is drawn at once stays in the processor's cache
 
 
@@ -174,9 +176,15 @@ def _numbered(names: Iterable[str]) -> dict[str, int]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file; ValueError when it is blank or not UTF-8."""
+    """The lines of a UTF-8 file; ValueError when it is blank, not UTF-8, or one does not end."""
+    lines = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with path.open(encoding="utf-8-sig") as file:
+            while line := file.readline(LONGEST + 1):
+                lines.append(line.rstrip("\n"))
+                if len(line) > LONGEST:
+                    place = f"{path}:{len(lines)}"
+                    raise ValueError(f"{place}: more than {LONGEST} characters in a line")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not a UTF-8 text file") from None
     if not any(line.strip() for line in lines):
@@ -190,7 +198,13 @@ def _read_documents(path: Path, vocabulary: dict[str, int]) -> Int16[np.ndarray,
         _read_document(f"{path}:{number}", line.split(), vocabulary)
         for number, line in enumerate(_lines(path), start=1)
     ]
-    tokens = np.full((len(documents), max(map(len, documents))), PAD, dtype=np.int16)
+    longest = max(map(len, documents))
+    if len(documents) * longest > MOST_TOKENS:
+        raise ValueError(
+            f"{path}: {len(documents)} documents padded to {longest} tokens do not fit; cut the "
+            "longest"
+        )
+    tokens = np.full((len(documents), longest), PAD, dtype=np.int16)
     for row, document in zip(tokens, documents, strict=True):
         row[: len(document)] = document
     return tokens

@@ -17,7 +17,15 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
+from scripts.anatomy.settings import (
+    Name,
+    Place,
+    Settings,
+    check_known,
+    inconsistent,
+    is_file,
+    present,
+)
 
 SPECIAL_TOKENS = 4  # PAD, MASK, START, END come before the words
 
@@ -117,14 +125,14 @@ class TextCorpus(Settings):
     """Documents read from text files: one a line, tokens separated by spaces, END last."""
 
     kind: Literal["text"]
-    train: Path = Field(description="File with the training documents.")
-    dev: Path = Field(description="File with the held-out documents.")
+    train: Place = Field(description="File with the training documents.")
+    dev: Place = Field(description="File with the held-out documents.")
     topics: PositiveInt | None = Field(
         None,
         description="Words are the numbers 0 to words-1, dealt into this many consecutive blocks.",
     )
     words: Words = Field(100, description="Number of words when `topics` gives the blocks.")
-    table: Path | None = Field(
+    table: Place | None = Field(
         None, description="CSV file with the columns word,topic; a word may have several rows."
     )
 
@@ -139,7 +147,7 @@ class TextCorpus(Settings):
     @field_validator("train", "dev", "table")
     @classmethod
     def _exists(cls, path: Path | None) -> Path | None:
-        if path is not None and not path.is_file():
+        if path is not None and not is_file(path):
             raise ValueError(f"no such file: {path}")
         return path
 

@@ -1,0 +1,717 @@
+"""Broken configurations by the thousand: each is refused in lines that name its key, or is fine.
+
+The broken ones come from the schema, key by key, and from the configurations of this project, by
+mutation. What a file can be instead of a configuration comes after them.
+"""
+
+import copy
+import datetime
+import json
+import math
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from checkouts import ROOT, SNAKEMAKE, Checkout, called, copied, merged, tiny
+from hypothesis import HealthCheck, Phase, given, reject, settings
+from hypothesis import strategies as st
+
+from scripts.anatomy import claims, configuration, mistakes
+from scripts.anatomy.configuration import ConfigError, validate
+from scripts.anatomy.mistakes import LONGEST_LINE, MOST_LINES
+
+Place = tuple[str | int, ...]
+
+DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text("utf-8"))
+MINIMAL = {
+    "models": {"minilm": {"kind": "packaged", "package": "minilm"}},
+    "topic": {"corpora": {"lda": {"kind": "lda"}}, "variants": {"one": {}}},
+    "text": {"corpora": {"wikipedia": {"kind": "packaged"}}, "models": ["minilm"]},
+    "embedding": {"models": ["minilm"], "readings": {"plain": {}}},
+    "lego": {"tasks": {}, "variants": {}},
+    "pretraining": {
+        "corpus": "wikipedia",
+        "model": {"heads": 4},
+        "variants": {"base": {}},
+    },
+}
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+DEEP = json.loads("[" * 200 + "]" * 200)
+GARBAGE = [
+    *(None, True, -1, 0, 1.5, 2**53 + 1, 10**400, -(10**30), 1e308, math.nan, math.inf),
+    *("", "nonesuch", "a\nb", "\x1b[2J", "\u202eabc", "x" * 5000, "../..", "{x}", "\ud800", "a\0b"),
+    *([], [[]], [None], ENDLESS, DEEP, [1, 1], ["a", "a"], {}, {"nonesuch": 1}, {1: 2}, {None: 1}),
+    *({True: 1}, datetime.date(2001, 1, 1), {"a", "b"}, b"x", (1, 2), object(), 1j),
+]
+
+
+def refused(config: Any) -> list[str]:
+    """What is said of a configuration, nothing if it is taken; no other error, and no change."""
+    before, started = repr(config), time.process_time()
+    try:
+        validate(config)
+        lines = []
+    except ConfigError as error:
+        assert error.__context__ is None or error.__suppress_context__  # no traceback of a library
+        lines = str(error).split("\n")
+    assert time.process_time() - started < 2
+    assert repr(config) == before
+    for line in lines[:MOST_LINES]:
+        assert line.isprintable() and len(line) <= LONGEST_LINE, line
+        key, colon, message = line.partition(": ")
+        assert colon and key and message, line
+    return lines
+
+
+# --- from the schema ----------------------------------------------------------------------------
+
+SCHEMA = configuration.Config.model_json_schema()
+
+
+class Key(NamedTuple):
+    """A key of the schema, with the part of a configuration that has a value there."""
+
+    place: Place
+    name: str  # of the section and the key, as the schema has them
+    having: Callable[[Any], dict[str, Any]]
+
+
+def keys(
+    part: dict[str, Any], place: Place, having: Callable[[Any], Any], section: str = "Config"
+) -> Iterator[Key]:
+    """All keys below a part of the schema, those of each alternative."""
+    for one in part.get("anyOf", part.get("oneOf", [part])):
+        if "$ref" in one or "anyOf" in one or "oneOf" in one:
+            reference = one.get("$ref", "").rpartition("/")[2]
+            yield from keys(SCHEMA["$defs"].get(reference, one), place, having, reference)
+            continue
+        inside = one.get("properties", {})
+        kind = {"kind": inside["kind"]["const"]} if "const" in inside.get("kind", {}) else {}
+        for key, below in inside.items():
+            inner = _wrapping(having, lambda value, key=key, kind=kind: {**kind, key: value})
+            yield Key((*place, key), f"{section}.{key}", inner)
+            yield from keys(below, (*place, key), inner)
+        named = [*one.get("patternProperties", {}).values(), one.get("additionalProperties")]
+        if isinstance(below := named[0], dict):
+            name = one.get("propertyNames", {}).get("enum", ["mine"])[0]
+            inner = _wrapping(having, lambda value, name=name: {name: value})
+            yield from keys(below, (*place, name), inner)
+        if isinstance(below := one.get("items"), dict):
+            yield from keys(below, (*place, 0), _wrapping(having, lambda value: [value]))
+
+
+def _wrapping(
+    outer: Callable[[Any], Any], inner: Callable[[Any], Any]
+) -> Callable[[Any], dict[str, Any]]:
+    return lambda value: outer(inner(value))
+
+
+KEYS = list(keys(SCHEMA, (), lambda value: value))
+
+
+def test_every_key_of_the_schema_is_reached() -> None:
+    """A new kind of section would go untested."""
+    sections = {"Config": SCHEMA, **SCHEMA["$defs"]}
+    assert {key.name for key in KEYS} == {
+        f"{name}.{key}" for name, section in sections.items() for key in section["properties"]
+    }
+    assert refused(MINIMAL) == []
+
+
+@pytest.mark.parametrize("study", [*MINIMAL, "the rest"])
+def test_nonsense_at_any_key_is_told_by_that_key(study: str) -> None:
+    """One key in four hundred would end in a traceback, or in a line about another key."""
+    here = [
+        key for key in KEYS if (key.place[0] if key.place[0] in MINIMAL else "the rest") == study
+    ]
+    assert here
+    for key in here:
+        exact = False
+        for value in GARBAGE:
+            lines = refused(merged(MINIMAL, key.having(value)))
+            about = [line for line in lines if not line.endswith(": the key is missing")]
+            assert all(is_about(line, [key.place]) for line in about), (key.place, value, lines)
+            exact |= any(line.startswith(".".join(map(str, key.place)) + ": ") for line in lines)
+        assert exact or key.place[-1] == "kind", key.place  # a wrong kind is told of the section
+
+
+@pytest.mark.parametrize("extra", ["nonesuch", "a.b", "", " ", "a\nb", "\x1b[31m", "x" * 1000])
+def test_an_unknown_key_in_any_section_is_told(extra: str) -> None:
+    """A slip of the pen would be ignored, and a default used in its place."""
+    sections = {key.place[:-1]: key for key in KEYS}
+    for place, key in sections.items():
+        config = merged(MINIMAL, key.having(1))
+        section = config
+        for part in place:
+            section = section[part]
+        section[extra] = 1
+        lines = refused(config)
+        start = ".".join([*map(str, place), mistakes.printable(extra[:100])])
+        assert any(line.startswith(start) for line in lines), (start, lines)
+
+
+# --- by mutation --------------------------------------------------------------------------------
+
+
+def configurations() -> dict[str, Any]:
+    """The configurations of this project, each as Snakemake would give it."""
+    found = {"config.yaml": DEFAULT}
+    for name in ("smoke", "paper"):
+        overlay = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text("utf-8"))
+        found[name] = merged(DEFAULT, overlay)
+    overlay = yaml.safe_load((ROOT / "config/multiberts.yaml").read_text("utf-8"))
+    found["multiberts"] = merged(found["paper"], overlay)
+    found["tiny"] = merged(DEFAULT, tiny())
+    return found
+
+
+CONFIGURATIONS = configurations()
+
+
+def places(value: Any, above: Place = ()) -> Iterator[Place]:
+    """The places in a configuration, parents before what is inside them."""
+    if isinstance(value, dict | list):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*above, key)
+            yield from places(entry, (*above, key))
+
+
+PLACES = {name: list(places(config)) for name, config in CONFIGURATIONS.items()}
+nonsense = st.recursive(
+    st.sampled_from(GARBAGE) | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+odd_keys = st.text(max_size=10) | st.sampled_from(
+    ["kind", "seed0", "x" * 300, "a\nb", "<<", 1, 1.5, True, None, datetime.date(2001, 1, 1), (1,)]
+)
+
+
+def mutated(config: Any, place: Place, change: Callable[[Any, str | int], None]) -> Any:
+    """A copy with a change to the last key of a place; what is not on the way there is shared."""
+    result = section = copy.copy(config)
+    for part in place[:-1]:
+        section[part] = copy.copy(section[part])
+        section = section[part]
+    change(section, place[-1])
+    return result
+
+
+def put(value: Any) -> Callable[[Any, str | int], None]:
+    """A change that puts a value in the place of another."""
+    return lambda section, key: section.__setitem__(key, value)
+
+
+class Mutant(NamedTuple):
+    """A configuration with one mutation, and the places that it touches."""
+
+    config: Any
+    touched: list[Place]
+
+    def __repr__(self) -> str:
+        """The places and what is there now, rather than all the rest."""
+        return f"Mutant({[(place, _found(self.config, place)) for place in self.touched]})"
+
+
+def _found(config: Any, place: Place) -> Any:
+    try:
+        return at(config, place)
+    except LookupError:
+        return "nothing"
+
+
+@st.composite
+def mutants(draw: st.DrawFn, names: tuple[str, ...]) -> Mutant:
+    """One of the configurations, mutated once."""
+    name = draw(st.sampled_from(names))
+    config, there = CONFIGURATIONS[name], PLACES[name]
+    place, other = draw(st.sampled_from(there)), draw(st.sampled_from(there))
+    value = at(config, place)
+    kinds = ["delete", "rename", "put", "put", "swap", "twice", "nest", "add"]
+    match draw(st.sampled_from(kinds)):
+        case "delete":
+            return Mutant(mutated(config, place, drop), [place])
+        case "rename" if isinstance(at(config, place[:-1]), dict):
+            new = (*place[:-1], draw(odd_keys))
+            return Mutant(mutated(mutated(config, place, drop), new, put(value)), [place, new])
+        case "swap" if place != other[: len(place)] and other != place[: len(other)]:
+            swapped = mutated(mutated(config, place, put(at(config, other))), other, put(value))
+            return Mutant(swapped, [place, other])
+        case "twice" if isinstance(value, list) and value:
+            return Mutant(mutated(config, place, put([*value, value[0]])), [place])
+        case "nest":
+            around = draw(st.sampled_from([[value], {"a": value}, {place[-1]: value}]))
+            return Mutant(mutated(config, place, put(around)), [place])
+        case "add" if isinstance(value, dict):
+            new = (*place, draw(odd_keys))
+            return Mutant(mutated(config, new, put(draw(nonsense))), [new])
+    return Mutant(mutated(config, place, put(draw(nonsense))), [place])
+
+
+def drop(section: Any, key: str | int) -> None:
+    """The change that takes a key out."""
+    del section[key]
+
+
+def at(config: Any, place: Place) -> Any:
+    """The value at a place."""
+    for part in place:
+        config = config[part]
+    return config
+
+
+def is_about(line: str, touched: list[Place]) -> bool:
+    """Whether a line names a place, one above or below it, or an entry that is named there."""
+    key, _, _ = line.partition(": ")
+    for place in touched:
+        shown = [mistakes.printable(str(part)[:100]) for part in place]
+        if ".".join(shown).startswith(key) or key.startswith(".".join(shown[:2])):
+            return True
+        if any(part in line for part in shown if part):
+            return True
+    return False
+
+
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(mutants(tuple(CONFIGURATIONS)))
+def test_a_mutant_is_taken_or_told(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch, mutant: Mutant
+) -> None:
+    """Somebody's slip would be the one that ends in a traceback."""
+    monkeypatch.chdir(inputs.parent)
+    lines = refused(mutant.config)
+    assert not lines or any(is_about(line, mutant.touched) for line in lines), lines
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_the_unharmed_ones_are_taken(
+    name: str, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutants would be refused for what all of them have."""
+    monkeypatch.chdir(inputs.parent)
+    assert refused(CONFIGURATIONS[name]) == []
+
+
+@pytest.mark.parametrize("config", [None, 5, "x", [], [DEFAULT], ENDLESS, b"", datetime.date.max])
+def test_what_is_no_mapping_is_told(config: Any) -> None:
+    """The first look into it would be a traceback."""
+    assert refused(config)
+
+
+def test_many_mistakes_do_not_fill_the_screen() -> None:
+    """The first mistake, which explains the others, would scroll away."""
+    lines = refused(merged(DEFAULT, {f"wrong{n}": 1 for n in range(1000)}))
+    assert len(lines) == MOST_LINES + 1
+    assert lines[-1] == f"... and {1000 - MOST_LINES} more mistakes"
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "",
+            "1a",
+            "_a",
+            "a b",
+            "a/b",
+            "..",
+            "a.b",
+            "a|b",
+            "a{b}",
+            "(a)",
+            "a*",
+            "a\n",
+            "é",
+            "x" * 101,
+        ),
+        *("a,b", "a-b", "ab" * 20, "a\\b", "$a", "[a]", "^a", "a?", "a+"),
+    ],
+)
+def test_a_name_that_means_something_to_paths_or_rules_is_refused(name: str) -> None:
+    """Wildcards are constrained by regular expressions that are made of names."""
+    lines = refused(merged(MINIMAL, {"topic": {"variants": {name: {}}}}))
+    assert len(lines) == 1 and lines[0].startswith("topic.variants.")
+
+
+@pytest.mark.parametrize("place", [("words",), ("path",)])
+def test_a_path_with_braces_is_refused(
+    place: Place, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake would look for a wildcard, and say that it cannot be determined."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "{x}.txt").write_text("word")
+    shutil.copytree(inputs / "encoder", tmp_path / "{model}")
+    config = merged(
+        MINIMAL,
+        {"embedding": {"pairs": {"words": "{x}.txt"}}}
+        if place == ("words",)
+        else {"models": {"mine": {"kind": "folder", "path": "{model}"}}},
+    )
+    (line,) = refused(config)
+    assert "has a {, which is no part of a path to Snakemake" in line
+
+
+@pytest.mark.parametrize("length", [300, 5000])
+def test_a_path_that_cannot_be_looked_up_is_told(length: int) -> None:
+    """The operating system's error would come instead of the key."""
+    (line,) = refused(merged(MINIMAL, {"embedding": {"pairs": {"words": "x" * length}}}))
+    assert line.startswith("embedding.pairs.words: no such file: xxx")
+
+
+# --- files --------------------------------------------------------------------------------------
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{here}: &{here} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, here in zip("abcdefgh", "bcdefghi", strict=False)
+)
+FILES = {
+    "syntax": ("topic: {seeds: [0, 1\n", ":2: is not YAML: while parsing a flow sequence "),
+    "a tab": ("topic:\n\tseeds: [0]\n", ":2: is not YAML: "),
+    "a list": ("- 1\n", ": wants a section of keys; there is a list"),
+    "a word": ("hello\n", ": wants a section of keys; there is 'hello'"),
+    "nothing": ("", ": wants a section of keys; there is nothing in it"),
+    "comments": ("# scale: smoke\n", ": wants a section of keys; there is nothing in it"),
+    "two documents": ("a: 1\n---\nb: 2\n", ":2: is not YAML: expected a single document"),
+    "a key twice": ("topic: {}\nscale: smoke\ntopic: {}\n", ":3: the key topic is given twice"),
+    "a key twice, inside": ("a:\n  b: {c: 1,\n    c: 2}\n", ":3: the key c is given twice"),
+    "a key twice in JSON": ('{"a": 1, "a": 2}', ": the key a is given twice"),
+    "JSON cut off": ('{"scale": ', " is not YAML: "),
+    "an alias bomb": (BOMB, ": stands for too much, by aliases of aliases"),
+    "itself": ("a: &a {b: *a}\n", ":1: holds itself, by an alias"),
+    "itself in a list": ("a: [&a [*a]]\n", ":1: holds itself, by an alias"),
+    "no anchor": ("a: *b\n", ":1: is not YAML: found undefined alias"),
+    "deep": ("a: " + "[" * 100_000, " is "),
+    "deep, closed": ("a: " + "{a: " * 500 + "1" + "}" * 500, ":1: is more than 30 levels deep"),
+    "deep, indented": (
+        "\n".join(" " * n + "a:" for n in range(500)),
+        ":31: is more than 30 levels",
+    ),
+    "deep JSON": ('{"a": ' * 100_000, ": is more than 30 levels deep"),
+    "a number without end": (f"a: {'9' * 5000}\n", ":1: '999"),
+    "no date": ("a: 2001-99-99\n", ":1: '2001-99-99' is no timestamp that can be read"),
+    "not UTF-8": (b"a: b\nscale: sm\xff\xfeoke\n", ":2: is not UTF-8 text"),
+    "UTF-16": ("scale: smoke\n".encode("utf-16"), ":1: is not UTF-8 text"),
+    "a NUL": ("sca\0le: smoke\n", ": is not YAML: "),
+    "binary": (bytes(range(256)) * 40, " is not UTF-8 text"),
+    "a section for a key": ("? {a: 1}\n: 2\n", ":1: is not YAML: while constructing a mapping"),
+    "merged nonsense": ("a:\n  <<: 5\n", ":2: is not YAML: while constructing a mapping"),
+    "a Python object": ("a: !!python/object/apply:os.getcwd []\n", ":1: is not YAML: could not "),
+    "a template": ('__use_yte__: true\na: ?open("run", "w")\n', ": __use_yte__: there is no such"),
+    "pathvars": ("pathvars: 5\n", ": pathvars: there is no such key"),
+}
+
+
+def told(path: Path, kind: type = dict) -> str:
+    """What is said of a file that is no settings: one line."""
+    started = time.process_time()
+    with pytest.raises(ConfigError) as caught:
+        mistakes.read(path, kind)
+    assert time.process_time() - started < 2
+    (line,) = str(caught.value).split("\n")
+    assert line.isprintable() and len(line) <= LONGEST_LINE
+    return line
+
+
+@pytest.mark.parametrize(("content", "reason"), FILES.values(), ids=FILES)
+def test_a_file_that_is_no_configuration_is_one_line(
+    content: str | bytes, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its author would see a library's traceback, not the file and the line."""
+    monkeypatch.chdir(tmp_path)
+    path = Path("mine.yaml")
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    line = told(path)
+    assert line.startswith("mine.yaml:") and reason in line, line
+    assert not Path("run").exists()
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    """A slip in its name would be a traceback."""
+    assert told(tmp_path / "none.yaml") == f"{tmp_path / 'none.yaml'}: there is no such file"
+    assert told(tmp_path) == f"{tmp_path}: is a folder"
+    assert told(Path("/dev/zero")) == "/dev/zero: is no file"
+    (tmp_path / "link.yaml").symlink_to("link.yaml")
+    assert told(tmp_path / "link.yaml").startswith(f"{tmp_path / 'link.yaml'}: ")
+    with (tmp_path / "large.yaml").open("wb") as file:
+        file.truncate(mistakes.LARGEST_FILE + 1)
+    assert told(tmp_path / "large.yaml").endswith("has more than 20 MB, which no settings have")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["scale: smoke\n", '{"scale": "smoke"}', '{\n\t"scale": "smoke"\n}', "\ufeffscale: smoke\n"],
+    ids=["YAML", "JSON", "JSON with tabs", "YAML of Windows"],
+)
+def test_a_file_is_read_as_snakemake_reads_it(text: str, tmp_path: Path) -> None:
+    """Files that Snakemake takes would be refused."""
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    assert mistakes.read(tmp_path / "mine.yaml") == {"scale": "smoke"}
+
+
+@pytest.mark.parametrize("path", ["config.yaml", "config/smoke.yaml", "config/paper.yaml"])
+def test_our_own_files_are_read_whole(path: str) -> None:
+    """Anchors and merged sections would be lost, or taken for keys that are given twice."""
+    assert mistakes.read(ROOT / path) == yaml.safe_load((ROOT / path).read_text("utf-8"))
+
+
+@pytest.mark.parametrize(("content", "reason"), FILES.values(), ids=FILES)
+def test_a_file_that_is_no_list_of_claims_is_one_line(
+    content: str | bytes, reason: str, tmp_path: Path
+) -> None:
+    """The ledger would end in a traceback, or judge by nothing."""
+    path = tmp_path / "claims.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ValueError) as caught:
+        claims.load(path)
+    for line in str(caught.value).split("\n"):
+        assert line.startswith(f"{path}:") and line.isprintable() and len(line) <= LONGEST_LINE
+
+
+def test_claims_with_mistakes_are_told_by_number_and_key(tmp_path: Path) -> None:
+    """One of two thousand lines would have to be found by eye."""
+    (good, *_), path = yaml.safe_load((ROOT / "claims.yaml").read_text("utf-8")), tmp_path / "c"
+    for change, line in [
+        ({"studdy": "x"}, "1.studdy: there is no such key"),
+        ({"expect": {"above": "x\x1b"}}, "1.expect.above: holds a control character"),
+        ({"expect": {"near": 1}}, "1.expect: near needs either within or percent"),
+        ({"artifacts": []}, "1.artifacts: "),
+        ({"artifacts": [None]}, "1.artifacts.0: "),
+        ({"scale": datetime.date(2001, 1, 1)}, "1.scale: wants text or a number"),
+        ({"id": good["id"]}, "ids are not unique"),
+    ]:
+        path.write_text(yaml.safe_dump([good, good | {"id": "other"} | change]), encoding="utf-8")
+        with pytest.raises(ValueError) as caught:
+            claims.load(path)
+        assert str(caught.value).startswith(f"{path}: {line}"), caught.value
+
+
+def test_names_of_artifacts_with_braces_are_no_template(tmp_path: Path) -> None:
+    """A claim could look into the workflow's objects, or end it with a key error."""
+    claim = claims.load(ROOT / "claims.yaml")[0].model_copy(
+        update={"artifacts": ["results/{x}/{seed}.json", "{seed.__class__}", "{0}"]}
+    )
+    assert claim.paths([3]) == ["results/{x}/3.json", "{seed.__class__}", "{0}"]
+
+
+# --- by the command -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, inputs: Path) -> Checkout:
+    """A copy of the project whose whole configuration is the tiny one, in config.yaml."""
+    source = copied(ROOT, tmp_path_factory.mktemp("project") / "copy")
+    made = Checkout(source, inputs=inputs)
+    made.overlay.unlink()
+    configure(made, CONFIGURATIONS["tiny"])
+    return made
+
+
+def configure(project: Checkout, config: Any) -> None:
+    """Makes something the whole configuration."""
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+    (project.source / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def printed(project: Checkout, *arguments: str | Path) -> list[str]:
+    """What a dry run prints but for what it always does.
+
+    It shows jobs or exits with 1, without a traceback, and makes nothing.
+    """
+    command = [SNAKEMAKE, "-n", "--cores", "1", *arguments]
+    done = subprocess.run(
+        command, cwd=project.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=120,
+    )  # fmt: skip
+    text = done.stdout
+    assert done.returncode == (0 if "Job stats:" in text else 1), text
+    assert "Traceback" not in text, text
+    assert not {"results", "logs"} & {path.name for path in project.directory.iterdir()}
+    standing = ("Using workflow specific profile", "Config file ")
+    return [line for line in text.splitlines() if not line.startswith(standing)]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "line"),
+    [
+        ("topic: null\n", "topic: wants a section of keys (given: null)"),
+        ("topic: {}\nscale: smoke\ntopic: {}\n", "{overlay}:3: the key topic is given twice"),
+    ],
+    ids=["null", "a key twice"],
+)
+def test_a_bad_overlay_is_one_line(project: Checkout, overlay: str, line: str) -> None:
+    """Snakemake would go on with half of it, or end in a traceback."""
+    path = project.directory / "bad.yaml"
+    path.write_text(overlay, encoding="utf-8")
+    (told,) = printed(project, "--configfile", path)
+    assert told.startswith(line.format(overlay=path))
+
+
+def test_a_bad_option_is_one_line(project: Checkout) -> None:
+    """A slip on the command line would be ignored."""
+    assert printed(project, "--config", "topics=5") == ["topics: there is no such key"]
+
+
+def test_a_broken_config_yaml_is_one_line(project: Checkout) -> None:
+    """Who edits it would see twenty lines of the YAML library."""
+    path = project.source / "config.yaml"
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(whole + b"\nscale: sm\xff\n")
+        (line,) = printed(project)
+    finally:
+        path.write_bytes(whole)
+    assert line == f"{path}:{whole.count(10) + 2}: is not UTF-8 text"
+
+
+def test_a_broken_claims_yaml_is_one_line(project: Checkout) -> None:
+    """The ledger is made last, when all trainings are done."""
+    path = project.source / "claims.yaml"
+    whole = path.read_text("utf-8")
+    try:
+        path.write_text(whole + "- [", encoding="utf-8")
+        (line,) = printed(project)
+    finally:
+        path.write_text(whole, encoding="utf-8")
+    assert line.startswith(f"{path}:") and "is not YAML" in line
+
+
+def test_words_that_mean_something_to_snakemake_mean_nothing(project: Checkout) -> None:
+    """A token or a column with a brace would be taken for a wildcard, and stop every run."""
+    odd = ["{", "}", "{x}", "{{y}}", "{wildcards.model}", "%s", "$HOME", '"', "'", "\\", "*", "a b"]
+    overlay = {
+        "embedding": {
+            "pairs": {"rows": odd},
+            "golden": {"mine": {"matrix": "VO", "model": "decoder", "layer": 0, "head": 0,
+                                "pairs": [["{a}", "{b}"]]}},
+        },
+        "lego": {"variants": {"pretrained": {"pretrained": {"words": {"=": "{is}", ",": "{x"}}}}},
+    }  # fmt: skip
+    path = project.directory / "odd.yaml"
+    path.write_text(yaml.safe_dump(overlay), encoding="utf-8")
+    assert "Job stats:" in printed(project, "--configfile", path)
+
+
+def test_make_looks_at_a_file_before_snakemake_does(tmp_path: Path) -> None:
+    """Of a file that is no YAML Snakemake tells with a traceback."""
+    commands = called(["make", "-n", "run", "CONFIGFILE=mine.yaml"], ROOT).splitlines()
+    order = [line for line in commands if "mine.yaml" in line]
+    assert order[0].endswith('python -m scripts.anatomy.configuration "mine.yaml"')
+    assert "snakemake" in order[1]
+    (tmp_path / "bad.yaml").write_text("topic: [\n", encoding="utf-8")
+    checking = [sys.executable, "-m", "scripts.anatomy.configuration"]
+    line = called([*checking, ROOT / "config.yaml", tmp_path / "bad.yaml"], ROOT, status=1)
+    assert line.startswith(f"{tmp_path / 'bad.yaml'}:2: is not YAML: ") and line.count("\n") == 1
+    assert called([*checking, ROOT / "config.yaml"], ROOT) == ""
+
+
+def test_a_script_by_hand_looks_at_its_file_too(project: Checkout) -> None:
+    """A person who steps through a job would start at a traceback of Snakemake."""
+    path = project.directory / "bad.yaml"
+    path.write_text("topic: [\n", encoding="utf-8")
+    command = [sys.executable, "-m", "scripts.topic.theory", "results/topic/theory.json"]
+    line = called([*command, "--configfile", path], project.source, status=1)
+    assert line.startswith(f"{path}:2: is not YAML: ") and line.count("\n") == 1
+
+
+@pytest.mark.slow
+@settings(max_examples=40, phases=[Phase.generate])
+@given(mutant=mutants(("tiny",)))
+def test_a_mutant_makes_a_graph_of_jobs_or_is_told(project: Checkout, mutant: Mutant) -> None:
+    """What the checks let pass would end in a traceback of the rules."""
+    try:
+        configure(project, mutant.config)
+    except yaml.YAMLError:
+        reject()  # nothing that stands in a file
+    lines = printed(project)
+    if "Job stats:" not in lines:
+        of_file = f"{project.source / 'config.yaml'}:"
+        assert len(lines) <= MOST_LINES + 1
+        assert all(line.isprintable() and len(line) <= LONGEST_LINE for line in lines), lines
+        assert any(is_about(line, mutant.touched) or line.startswith(of_file) for line in lines)
+
+
+WORDS = ["NONE", "seed", "tuning", "model", "weights", "heads", "grid", "sweep", "topic", "all"]
+WORDS += [
+    "null",
+    "None",
+    "run",
+    "results",
+    "logs",
+    "claims",
+    "x" * 19,
+    "ab" * 19 + "c",
+    "z" + "a1" * 9,
+]
+FOLDERS = ["figures", "data", "tokenizer", "comparisons", "alignment", "finetuning", "labelled"]
+
+
+@pytest.mark.slow
+def test_names_of_folders_and_rules_may_be_names_of_entries(
+    project: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rules would make the same file."""
+    monkeypatch.chdir(project.directory)
+    config = copy.deepcopy(CONFIGURATIONS["tiny"])
+    sections = {
+        ("topic", "variants"): "value_squared", ("topic", "corpora"): "lda",
+        ("text", "corpora"): "stories", ("embedding", "readings"): "plain",
+        ("embedding", "alignment", "pairs"): "twins",
+        ("embedding", "finetuning", "labelled"): "opinions",
+        ("embedding", "finetuning", "runs"): "mine", ("embedding", "translation", "pairs"): "same",
+        ("lego", "tasks"): "chain", ("lego", "variants"): "chain_tied", ("models",): "encoder",
+        ("pretraining", "variants"): "v1", ("pretraining", "comparisons"): "v1_over_base",
+    }  # fmt: skip
+    named = 0
+    for place, like in sections.items():
+        section = at(config, place)
+        for name in [*WORDS, *FOLDERS, "seed0"]:
+            one = copy.deepcopy(config)
+            at(one, place)[name] = at(one, place)[like]
+            if not refused(one):  # some are refused for the folders that results have
+                section[name] = section[like]
+                named += 1
+    config["text"]["models"] = config["embedding"]["models"] = ["NONE", "heads", "encoder"]
+    config["topic"]["variants"]["NONE"] = {"corpora": ["NONE", "heads"]}
+    config["pretraining"]["corpus"] = "NONE"
+    assert named > 250 and refused(config) == []
+    configure(project, config)
+    try:
+        assert "Job stats:" in printed(project)
+    finally:
+        configure(project, CONFIGURATIONS["tiny"])
+
+
+@pytest.mark.slow
+def test_nothing_is_called_none(project: Checkout) -> None:
+    """Where no model comes from elsewhere, that rule would make the one of this name too."""
+    own = {"kind": "topic", "corpus": "lda", "variant": "bert"}
+    config = merged(
+        CONFIGURATIONS["tiny"],
+        {
+            "models": {"encoder": None, "decoder": None, "reader": None, "NONE": own},
+            "topic": {"variants": {"bert": {"model": {"kind": "bert"}}}},
+            "text": {"models": ["NONE"]},
+            "embedding": {
+                "models": ["NONE"],
+                "alignment": {"pairs": {"twins": None}},
+                "finetuning": {"runs": {"mine": {"model": "NONE"}}, "adapters": {"lora": None}},
+                "translation": {"pairs": {"same": {"lower": "NONE"}}},
+            },
+            "lego": {"variants": {"pretrained": None}},
+        },
+    )
+    configure(project, config)
+    try:
+        assert "Job stats:" in printed(project)
+    finally:
+        configure(project, CONFIGURATIONS["tiny"])

@@ -19,16 +19,18 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from scripts.anatomy import artifacts, devices
-from scripts.anatomy.artifacts import UnreadableArtifact
+from scripts.anatomy.artifacts import UnreadableArtifact, UnwritableArtifact
 from scripts.anatomy.compute import Compute, ComputeSettings
+from scripts.anatomy.mistakes import ConfigError, printable, read
 
 ROOT = Path(__file__).resolve().parent.parent
 Main = Callable[[Any], None]
@@ -39,18 +41,25 @@ def run(main: Main, script: dict[str, Any]) -> None:
     if script["__name__"] != "__main__":
         return  # imported, by a test for instance
     job = script.get("snakemake")
-    by_hand = job is None
-    if by_hand:
+    terminal = 2
+    if job is None:
         job = _from_command_line(Path(script["__file__"]).resolve())
     elif job.log:
-        _redirect(Path(job.log[0]))
+        terminal = _redirect(Path(job.log[0]))
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", force=True
     )
+    _date_inputs(job.input)
     try:
+        _check_models(job.input)
         main(job)
     except devices.DeviceMissing as error:
         sys.exit(f"compute.device: {error}")
+    except (UnwritableArtifact, devices.LocksUnusable) as error:
+        _tell(str(error), terminal)
+        # a library's file that can no longer be closed would have the last word, at length
+        sys.unraisablehook = lambda _: None
+        sys.exit(1)
     except UnreadableArtifact as error:
         with _workflow(job.config) as workflow:
             maker = _producer(str(error.path), workflow)
@@ -61,14 +70,63 @@ def run(main: Main, script: dict[str, Any]) -> None:
         sys.exit(f"{error}; {made_by}. {advice}")
 
 
-def _redirect(log: Path) -> None:
-    """Send file descriptors 1 and 2 to the log, so that compiled code is heard as well."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w", encoding="utf-8") as file:
+def _redirect(log: Path) -> int:
+    """Send file descriptors 1 and 2 to the log, so that compiled code is heard as well.
+
+    Returns a descriptor of where 2 went before.
+    """
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        file = log.open("w", encoding="utf-8")
+    except OSError as error:
+        sys.exit(f"{log}: the log cannot be written: {error.strerror}")
+    terminal = os.dup(2)
+    with file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     sys.stdout.reconfigure(line_buffering=True)
     sys.stderr.reconfigure(line_buffering=True)
+    return terminal
+
+
+def _tell(line: str, terminal: int) -> None:
+    """Write a line to the log; to the terminal if the log is on the full disk too."""
+    text = f"{line}\n".encode()
+    try:
+        written = os.write(2, text)
+    except OSError:
+        written = 0
+    if written < len(text):
+        os.write(terminal, text)
+
+
+def _date_inputs(inputs: Iterable[str]) -> None:
+    """Date files of the future now, after which Snakemake would take a job for failed.
+
+    It wants what a job makes to be newer than its inputs. Such dates come with results, or texts,
+    of a machine whose clock is ahead. Where they may not be set, Snakemake says what is wrong.
+    """
+    now = time.time()
+    for path in (Path(path) for path in inputs):
+        # a folder's date is that of a file that Snakemake leaves in it
+        for dated in (path, path / ".snakemake_timestamp"):
+            with suppress(OSError):
+                if dated.stat().st_mtime > now:
+                    os.utime(dated)
+                    logging.warning("%s was dated in the future, and is dated now instead", dated)
+
+
+def _check_models(inputs: Iterable[str]) -> None:
+    """Raise UnreadableArtifact if a model is not what its source.json says was stored."""
+    for folder in {Path(path) for path in inputs if Path(path).is_dir()}:
+        source = folder.with_name("source.json")
+        if source.is_file():
+            stored = artifacts.read_json(source).get("digest")
+            # Snakemake leaves a hidden file in a folder that a rule makes
+            files = sorted(path for path in folder.iterdir() if path.name[0] != ".")
+            if artifacts.digest(files) != stored:
+                reason = f"is damaged: its files are not those that {source} tells of"
+                raise UnreadableArtifact(folder, reason)
 
 
 def _from_command_line(script: Path) -> Any:
@@ -79,8 +137,10 @@ def _from_command_line(script: Path) -> Any:
     parser.add_argument("--threads", type=int, help="threads to use, if not the rule's")
     arguments = parser.parse_args()
     for file in arguments.configfile:
-        if not Path(file).is_file():
-            sys.exit(f"no such configuration file: {file}")
+        try:
+            read(Path(file))  # which Snakemake tells with a traceback
+        except ConfigError as error:
+            sys.exit(str(error))
     arguments.artifact = os.path.relpath(arguments.artifact)
     with _workflow({}, arguments.configfile) as workflow:
         rule = _producer(arguments.artifact, workflow)
@@ -164,7 +224,7 @@ def blaming(key: str) -> Iterator[None]:
     except UnreadableArtifact:
         raise  # `run` names the rule that makes the file
     except ValueError as error:
-        sys.exit(f"{key}: {error}")
+        sys.exit(printable(f"{key}: {error}"))  # files of others have a say in it
 
 
 def fingerprint(*parts: Any) -> str:

@@ -1,21 +1,33 @@
-"""One thread for every test, and GPU tests only where there is a GPU."""
+"""One thread for every test, which tests are run, and projects for those of the workflow."""
 
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports torch or a BLAS; jobs inherit it
 
 import sys
+from pathlib import Path
 
 import pytest
+from checkouts import ROOT, Checkout, copied, once, smoked
 from hypothesis import settings
+from trainings import Training
 
 # A machine that others use as well has no steady clock.
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked `gpu` where there is no CUDA device."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that runs all tests."""
+    parser.addoption("--slow", action="store_true", help="run what is marked `slow` as well")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what is marked `slow` unless `--slow` is given, `gpu` where there is no CUDA device."""
+    if not config.getoption("slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow, and --slow is not given"))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return
@@ -30,3 +42,65 @@ def pytest_runtest_setup() -> None:
     """Keep torch to one thread, without importing it for tests that need none."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+
+
+# --- projects: fresh ones, and copies of one that has run -----------------------------------------
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder that all workers have in common."""
+    base = tmp_path_factory.getbasetemp()
+    return base if worker_id == "master" else base.parent
+
+
+@pytest.fixture(scope="session")
+def inputs(shared: Path) -> Path:
+    """The models and the text that tiny.yaml names."""
+    import tiny_models  # here, for transformers takes seconds
+
+    return once(shared, "inputs", tiny_models.save_inputs)
+
+
+@pytest.fixture(scope="session")
+def finished(shared: Path, inputs: Path) -> Path:
+    """A project with the finished results of tiny.yaml."""
+    return once(
+        shared, "tiny", lambda folder: Checkout(copied(ROOT, folder), inputs=inputs).snakemake()
+    )
+
+
+@pytest.fixture(scope="session")
+def smoke(shared: Path) -> Checkout:
+    """A project with the finished results of config/smoke.yaml. Only to look at."""
+    return Checkout(once(shared, "smoke", smoked))
+
+
+@pytest.fixture
+def checkout(finished: Path, tmp_path: Path) -> Checkout:
+    """A project whose results are finished, to edit at will."""
+    return Checkout(copied(finished, tmp_path / "checkout", results=True))
+
+
+@pytest.fixture
+def fresh(inputs: Path, tmp_path: Path) -> Checkout:
+    """The project as it is, with an empty folder elsewhere for results."""
+    return Checkout(ROOT, tmp_path / "elsewhere", inputs=inputs)
+
+
+# --- trainings ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(shared: Path) -> Training:
+    """A training that nobody disturbed."""
+    folder = once(shared, "uninterrupted", lambda folder: Training(folder).finish())
+    return Training(folder)
+
+
+@pytest.fixture
+def training(tmp_path: Path, uninterrupted: Training) -> Training:
+    """A training to be disturbed, its corpus in place."""
+    training = Training(tmp_path)
+    training.take_corpus(uninterrupted)
+    return training

@@ -31,6 +31,10 @@ class DeviceMissing(RuntimeError):
     """A kind of device was asked for by name, and torch finds none."""
 
 
+class LocksUnusable(RuntimeError):
+    """The folder of the locks, or a lock in it, cannot be made."""
+
+
 def choose(setting: Setting, *, gpus_granted: int, device_count: int | None = None) -> Kind:
     """The kind of device that a job granted `gpus_granted` GPUs should use; granted 0, the CPU.
 
@@ -64,18 +68,18 @@ def lease(
     """Holds one device for the length of the block and yields its torch name, such as `cuda:1`.
 
     At most `jobs_per_device` jobs hold a device at once; a new one goes to the least loaded, or
-    waits for `timeout` seconds (None: for ever). The CPU needs no lease, and neither does a job to
-    which SLURM assigned no more devices than it was granted; a larger allocation is shared out
-    like a machine. `folder` holds the locks: local to the machine, the same for all jobs (default:
-    one per user under the system's temporary folder).
-    Raises DeviceMissing as `choose` does, and TimeoutError.
+    waits for `timeout` seconds (None: for ever). The CPU needs no lease. Only devices are handed
+    out that SLURM assigned, if it did: the jobs of one allocation share it like a machine. `folder`
+    holds the locks: local to the machine, the same for all jobs (default: one per user under the
+    system's temporary folder).
+    Raises DeviceMissing as `choose` does, TimeoutError, and LocksUnusable.
     """
     if jobs_per_device < 1:
         raise ValueError(f"jobs per device: {jobs_per_device}, where at least 1 is needed")
     kind = choose(setting, gpus_granted=gpus_granted, device_count=device_count)
     count = _count(kind, device_count)
-    if kind == "cpu" or (_slurm_job() and count <= gpus_granted):
-        yield "cpu" if kind == "cpu" else f"{kind}:0"
+    if kind == "cpu":
+        yield "cpu"
         return
     slots = {
         device: [f"{name}.{slot}.lock" for slot in range(jobs_per_device)]
@@ -127,7 +131,6 @@ def _wait_for_slot(
     slots: dict[str, list[str]], folder: Path, timeout: float | None
 ) -> tuple[str, FileLock]:
     """A device with a free slot, and the lock that holds it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     deadline = time.monotonic() + (math.inf if timeout is None else timeout)
     waiting = False
     while not (taken := _try_slots(slots, folder)):
@@ -142,16 +145,20 @@ def _wait_for_slot(
 
 def _try_slots(slots: dict[str, list[str]], folder: Path) -> tuple[str, FileLock] | None:
     """Takes a slot of the device with the most free ones, the first among equals."""
-    # The load of a device is known by trying its locks, so only one job may try at a time.
-    with FileLock(folder / "choosing.lock"):
-        free = {
-            device: [lock for name in names if (lock := _try_lock(folder / name))]
-            for device, names in slots.items()
-        }
-        device = max(free, key=lambda device: len(free[device]))
-        taken = free[device].pop(0) if free[device] else None
-        for lock in (lock for locks in free.values() for lock in locks):
-            lock.release()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The load of a device is known by trying its locks, so only one job may try at a time.
+        with FileLock(folder / "choosing.lock"):
+            free = {
+                device: [lock for name in names if (lock := _try_lock(folder / name))]
+                for device, names in slots.items()
+            }
+            device = max(free, key=lambda device: len(free[device]))
+            taken = free[device].pop(0) if free[device] else None
+            for lock in (lock for locks in free.values() for lock in locks):
+                lock.release()
+    except OSError as error:
+        raise LocksUnusable(f"no GPU can be leased: {folder}: {error.strerror or error}") from error
     return (device, taken) if taken else None
 
 

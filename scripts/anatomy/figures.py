@@ -177,6 +177,11 @@ def layer_panels(
     return figure
 
 
+def plain(text: str) -> str:
+    """A text that is not ours, for a figure: what is between two $ is no formula."""
+    return text.replace("$", r"\$")
+
+
 SPELLINGS = {"cross entropy": "cross-entropy", "sgd": "SGD", "adam": "Adam", "l2": "L2"} | {
     "bert": "BERT", "one hot": "one-hot"
 }  # fmt: skip

@@ -17,13 +17,20 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.anatomy import artifacts
+
 PACKAGE = "scripts"
 """The one top-level package whose code counts."""
+
+LIBRARY = "anatomy"
+"""Its folder that holds no scripts."""
 
 Dotted = tuple[str, ...]
 """A dotted name: `("scripts", "anatomy", "topic", "theory")`."""
@@ -46,6 +53,35 @@ def fingerprint(script: str | Path, *, root: Path, ignore: Collection[str] = fro
     for (module, _), part in sorted(reach.found.items()):
         digest.update(f"{'.'.join(module)} {len(part.text)}\n{part.text}\n".encode())
     return digest.hexdigest()
+
+
+def fingerprints(
+    root: Path, *, ignore: Collection[str] = frozenset(), remembered: Path
+) -> dict[str, str]:
+    """The digests of all scripts, by their paths below `root/scripts`, such as `topic/train.py`.
+
+    They are kept in the file `remembered`, and taken from there as long as no code changes: to
+    work them out takes a second, and a workflow manager reads its rules for each job of a cluster.
+    A file that cannot be read or written is done without.
+    """
+    code = hashlib.blake2b(f"{sys.version_info[:2]} {sorted(ignore)}\n".encode())
+    for file in sorted((root / PACKAGE).rglob("*.py")):
+        text = file.read_bytes()
+        code.update(f"{file.relative_to(root)} {len(text)}\n".encode() + text)
+    try:
+        known = artifacts.read_json(remembered)
+        if known["code"] == code.hexdigest():
+            return known["scripts"]
+    except (artifacts.UnreadableArtifact, LookupError, TypeError):
+        pass
+    found = {
+        script.relative_to(root / PACKAGE).as_posix(): fingerprint(script, root=root, ignore=ignore)
+        for script in sorted((root / PACKAGE).glob("*/*.py"))
+        if script.parent.name != LIBRARY
+    }
+    with suppress(OSError, artifacts.UnwritableArtifact):
+        artifacts.write_json(remembered, {"code": code.hexdigest(), "scripts": found})
+    return found
 
 
 # --- what is reached ----------------------------------------------------------------------------

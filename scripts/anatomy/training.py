@@ -124,15 +124,22 @@ class RunState:
         self._lock = FileLock(folder / "lock")
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not _acquired_at_once(self._lock):
-            logger.warning("another process is training in %s; waiting for it", self.folder)
-            self._lock.acquire()
-        mark = self.folder / "fingerprint"
-        if not mark.exists() or mark.read_text() != self.fingerprint:
-            self.clear()
-            with artifacts.writing(mark) as path:
-                path.write_text(self.fingerprint)
+        """Raises UnwritableArtifact if the folder, or its lock, cannot be made."""
+        with artifacts.writable(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not _acquired_at_once(self._lock):
+                logger.warning("another process is training in %s; waiting for it", self.folder)
+                self._lock.acquire()
+        try:
+            artifacts.remove_leftovers(self.folder)
+            mark = self.folder / "fingerprint"
+            if not mark.exists() or mark.read_bytes() != self.fingerprint.encode():
+                self.clear()
+                with artifacts.writing(mark) as path:
+                    path.write_bytes(self.fingerprint.encode())
+        except BaseException:
+            self._lock.release()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -140,35 +147,45 @@ class RunState:
 
     def clear(self) -> None:
         """Forget everything but the lock."""
-        for entry in self.folder.iterdir():
-            if entry.name != "lock":
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        with artifacts.writable(self.folder):
+            for entry in self.folder.iterdir():
+                if entry.name != "lock":
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def save(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Store the state after `step` steps, in place of the one before."""
         path = self.folder / "state.safetensors"
         artifacts.write_tensors(path, tensors, {"step": str(step)}, durable=True)
 
-    def load(self) -> tuple[dict[str, Tensor], int] | None:
-        """The stored state and its step; None when there is none that can be read."""
-        path = self.folder / "state.safetensors"
-        if not path.exists():
+    def load(self, checkpoints: Iterable[int] = ()) -> tuple[dict[str, Tensor], int] | None:
+        """The stored state and its step; None when there is none that can be read.
+
+        A state is of no use either without a checkpoint that the run has passed: it would be
+        missing from the results.
+        """
+        state = self.folder / "state.safetensors"
+        if not state.exists():
             return None
         try:
-            step = int(artifacts.read_metadata(path)["step"])
-            return artifacts.read_tensors(path, framework="torch"), step
-        except (artifacts.UnreadableArtifact, KeyError):
-            logger.warning("the stored state cannot be read; starting afresh")
+            tensors = artifacts.read_tensors(state, framework="torch")
+            step = int(artifacts.read_metadata(state)["step"])
+            for path in (self._checkpoint(passed) for passed in checkpoints if passed <= step):
+                artifacts.read_metadata(path)
+                artifacts.check_seal(path)
+        except (artifacts.UnreadableArtifact, KeyError) as error:
+            logger.warning("the stored state cannot be read; starting afresh (%s)", error)
             return None
+        return tensors, step
+
+    def _checkpoint(self, step: int) -> Path:
+        return self.folder / "checkpoints" / f"{step:09d}.safetensors"
 
     def add_checkpoint(
         self, step: int, tensors: Mapping[str, Tensor], evaluation: dict[str, float]
     ) -> None:
         """Store a checkpoint and what was measured on it."""
-        folder = self.folder / "checkpoints"
-        folder.mkdir(exist_ok=True)
         metadata = {"evaluation": json.dumps(evaluation)}
-        artifacts.write_tensors(folder / f"{step:09d}.safetensors", tensors, metadata)
+        artifacts.write_tensors(self._checkpoint(step), tensors, metadata)
 
     def checkpoints(self) -> tuple[dict[str, np.ndarray], list[dict[str, float]]]:
         """The kept parameters, stacked, and all evaluations, in the order of their steps."""
@@ -187,13 +204,14 @@ class RunState:
         """Hold on to the finished run's artifacts; the optimisation's state is dropped."""
         kept = self.folder / "finished"
         partial = self.folder / "finishing"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        for path in outputs:
-            artifacts.link_or_copy(path, partial / path.name)
-        digests = {path.name: artifacts.digest(path) for path in outputs}
-        artifacts.write_json(partial / "digests.json", digests)
-        partial.rename(kept)
+        with artifacts.writable(kept):
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            for path in outputs:
+                artifacts.link_or_copy(path, partial / path.name)
+            digests = {path.name: artifacts.digest(path) for path in outputs}
+            artifacts.write_json(partial / "digests.json", digests)
+            partial.rename(kept)
         (self.folder / "state.safetensors").unlink(missing_ok=True)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
@@ -201,9 +219,9 @@ class RunState:
         """Whether all kept artifacts are there, and as they were kept."""
         digests = self.folder / "finished/digests.json"
         try:
-            known = artifacts.read_json(digests)
+            known = dict(artifacts.read_json(digests))
             return all(artifacts.digest(path) == known.get(path.name) for path in paths)
-        except artifacts.UnreadableArtifact:
+        except (ValueError, TypeError):  # it is missing, damaged, or no mapping
             return False
 
     def restore(self, outputs: Iterable[Path]) -> bool:
@@ -214,7 +232,8 @@ class RunState:
             return False
         for kept, path in pairs:
             artifacts.link_or_copy(kept, path)
-            path.touch()  # newer than the inputs it was made from, or the job would run again
+            with artifacts.writable(path):
+                path.touch()  # newer than the inputs it was made from, or the job would run again
         return True
 
 
@@ -264,8 +283,8 @@ def fit(
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     optimiser = recipe.build(trained.values())
     losses = torch.zeros(recipe.steps, device=device)
-    start = _resume(state, trained, optimiser, losses)
     wanted = set(checkpoint_steps)
+    start = _resume(state, trained, optimiser, losses, wanted)
     cuda = device.startswith("cuda")
 
     def save(step: int) -> None:
@@ -344,9 +363,10 @@ def _resume(
     trained: Mapping[str, nn.Parameter],
     optimiser: torch.optim.Optimizer,
     losses: Float[Tensor, "steps"],
+    checkpoints: Iterable[int],
 ) -> int:
     """Load the stored state; the number of steps done."""
-    stored = state.load()
+    stored = state.load(checkpoints)
     if stored is None:
         return 0
     tensors, step = stored

@@ -29,7 +29,7 @@ def main(snakemake: Any) -> None:
         seed: (Path(config), Path(kept))
         for seed, config, kept in zip(params.seeds, inp.config, inp.checkpoints, strict=True)
     }
-    steps = checkpoints.steps(files[params.seeds[0]][1])
+    steps, *_ = [checkpoints.steps(kept) for _, kept in files.values()]  # alike in all seeds
     rows = []
     with job.compute(snakemake) as compute, job.blaming("embedding.alignment.training"):
         for place, step in enumerate(steps):

@@ -11,7 +11,7 @@ from jaxtyping import Integer
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.embedding import heads, pairs, parameters, tokens
+from scripts.anatomy.embedding import heads, lexicon, pairs, parameters, tokens
 from scripts.anatomy.embedding.settings import Golden, Reading, TopPairs
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.pretrained import loading
@@ -26,13 +26,14 @@ def main(snakemake: Any) -> None:
     golden = {name: Golden.model_validate(g) for name, g in params.golden.items()}
     folder = Path(snakemake.input.model)
     records, found, listed = [], [], []
+    with job.blaming("embedding.pairs.words"):
+        known = settings.words and lexicon.listed(settings.words)
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = view(loading.model(folder, head=True).to(compute.device))
         layers = heads.spaced(len(model.layers), params.layers)
         _check_golden(golden, layers, heads.spaced(len(model.layers[0].W_Q), settings.heads))
         tokenizer = loading.tokenizer(folder, len(model.W_E))
         vocabulary = tokens.read_vocabulary(tokenizer, len(model.W_E))
-        known = settings.words and settings.words.read_text("utf-8").split()
         ids = np.flatnonzero(tokens.token_filter(vocabulary, keep=settings.tokens, words=known))
         texts = [vocabulary.texts[i] for i in ids]
         words = heads.word_numbers(texts)

@@ -46,7 +46,7 @@ def main(snakemake: Any) -> None:
 def _large(ax: plt.Axes, weights: np.ndarray, words: list[str]) -> None:
     ax.imshow(np.sqrt(weights), cmap="viridis", vmin=0, vmax=1)
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_ticks(range(len(words)), labels=words, fontsize=6)
+        axis.set_ticks(range(len(words)), labels=map(figures.plain, words), fontsize=6)
     ax.tick_params(axis="x", rotation=90)
     ax.set(xlabel="attended to", ylabel="from")
 

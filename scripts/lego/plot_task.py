@@ -24,7 +24,10 @@ def main(snakemake: Any) -> None:
         tasks.items(), snakemake.input.bags, sns.color_palette("colorblind"), strict=False
     ):
         bag = artifacts.read_json(path)["accuracy"]
-        label = f"{figures.words(name)} ({settings['group']}, n = {settings['n']})"
+        group = settings["group"]
+        if not isinstance(group, str):  # a table of the user's own
+            group = figures.plain(" ".join(group["names"]))
+        label = f"{figures.words(name)} ({group}, n = {settings['n']})"
         lower.plot(bag, marker="o", label=label, color=colour)
     lower.set(
         title="What counting alone tells",

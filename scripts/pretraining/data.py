@@ -49,6 +49,7 @@ def main(snakemake: Any) -> None:
             "rows": [packer.rows for packer in packers],
             "tokens": tokens,
             "unknown": unknown / tokens,
+            "digests": {"train": artifacts.digest(out.train), "held": artifacts.digest(out.held)},
         },
     )
 

@@ -93,12 +93,14 @@ def _history(run: Run, flops: float) -> pd.DataFrame:
 
 def _save(model: BertForMaskedLM, weights: Path, config: Path) -> None:
     """Write a model as its library does, the files whole or absent."""
-    weights.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=weights.parent) as folder:
+    with (
+        artifacts.writing(config) as new_config,
+        artifacts.writing(weights) as new_weights,
+        TemporaryDirectory(prefix=".", dir=weights.parent) as folder,
+    ):
         model.save_pretrained(folder)
-        for path in (weights, config):
-            with artifacts.writing(path) as temporary:
-                shutil.copyfile(Path(folder, path.name), temporary)
+        shutil.copyfile(Path(folder, config.name), new_config)
+        shutil.copyfile(Path(folder, weights.name), new_weights)
 
 
 def _budget(params: Any, text: Text) -> tuple[float, int]:

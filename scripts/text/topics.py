@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from gensim.corpora import Dictionary
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance
@@ -22,8 +21,7 @@ def main(snakemake: Any) -> None:
     inp, out = snakemake.input, snakemake.output
     seed = int(snakemake.wildcards.seed)
     settings = Lda.model_validate(snakemake.params.lda)
-    words = Dictionary.load_from_text(inp.dictionary)
-    bags = lda.load_bags(Path(inp.bags))
+    words, bags = lda.load(Path(inp.dictionary), Path(inp.bags))
     topics = lda.fit(bags, words, settings, seed=seed)
     arrays, metadata = lda.to_arrays(topics)
     artifacts.write_tensors(out.topics, arrays, metadata=metadata)

@@ -4,122 +4,17 @@ Where the training is killed is left to chance: no step may matter.
 """
 
 import os
-import random
-import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 
-import psutil
-import pytest
-import yaml
-
-from scripts.anatomy import artifacts
-
-ROOT = Path(__file__).parents[2]
-SNAKEMAKE = Path(sys.executable).with_name("snakemake")
-STEPS = 500
-CONFIG = {
-    "compute": {"device": "cpu", "save_every": 0.02},
-    "topic": {
-        "seeds": [0],
-        "corpora": {"lda": {"train": 200, "dev": 20}},
-        "variants": {"long": {"model": {"attention": "trained"}, "steps": STEPS}},
-    },
-}
-CORPUS = Path("results/topic/lda/seed0/corpus.safetensors")
-RUN = Path("results/topic/lda/long/seed0")
-OUTPUTS = ("weights.safetensors", "checkpoints.safetensors", "history.csv")
-LOG = Path("logs/topic/lda/long/train.log")
-PATIENCE = 120  # seconds, on a machine that is busy
-
-
-class Training:
-    """A folder in which snakemake trains the variant `long`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "mine.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
-        self.command = [SNAKEMAKE, "-s", ROOT / "Snakefile", "--cores", "1"]
-        self.command += ["--configfile", "mine.yaml"]
-
-    def start(self) -> psutil.Popen:
-        """Snakemake, in the background, as a process group of its own."""
-        with (self.folder / "printed.txt").open("w") as printed:
-            return psutil.Popen(
-                [*self.command, "--", RUN / OUTPUTS[0]], cwd=self.folder, start_new_session=True,
-                stdout=printed, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-
-    def finish(self) -> None:
-        """Run snakemake to the end."""
-        status = self.start().wait(PATIENCE)
-        assert status == 0, self.printed
-
-    def unlock(self) -> None:
-        """What Snakemake asks a user to do after a kill -9."""
-        subprocess.run([*self.command, "--unlock"], cwd=self.folder, check=True, timeout=PATIENCE)
-
-    @property
-    def printed(self) -> str:
-        return (self.folder / "printed.txt").read_text("utf-8")
-
-    @property
-    def log(self) -> str:
-        path = self.folder / LOG
-        return path.read_text("utf-8") if path.exists() else ""
-
-    @property
-    def step(self) -> int:
-        """Steps in the saved state."""
-        path = self.folder / RUN / ".state/state.safetensors"
-        return int(artifacts.read_metadata(path)["step"]) if path.exists() else 0
-
-    def outputs(self) -> list[bytes]:
-        """What the training made."""
-        return [(self.folder / RUN / name).read_bytes() for name in OUTPUTS]
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for something to become true."""
-    limit = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < limit, f"waited in vain until {what}"
-        time.sleep(0.005)
-
-
-def started_until_a_random_step(training: Training) -> tuple[psutil.Popen, psutil.Process]:
-    """A training under way: snakemake, and the process of the job."""
-    snakemake = training.start()
-    step = random.randrange(1, STEPS // 2)
-    until(lambda: training.step >= step or snakemake.poll() is not None, f"step {step} is saved")
-    assert snakemake.poll() is None, training.printed
-    (job,) = [
-        process
-        for process in snakemake.children(recursive=True)
-        if process.cmdline()[-1].endswith(".train.py")
-    ]
-    return snakemake, job
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Training:
-    """A training that nobody disturbed."""
-    training = Training(tmp_path_factory.mktemp("uninterrupted"))
-    training.finish()
-    return training
-
-
-@pytest.fixture
-def training(tmp_path: Path, uninterrupted: Training) -> Training:
-    """A training to be disturbed, its corpus in place."""
-    training = Training(tmp_path)
-    (tmp_path / CORPUS).parent.mkdir(parents=True)
-    shutil.copy2(uninterrupted.folder / CORPUS, tmp_path / CORPUS)
-    return training
+from trainings import (
+    OUTPUTS,
+    PATIENCE,
+    RUN,
+    Training,
+    alive,
+    started_until_a_random_step,
+    until,
+)
 
 
 def test_everything_killed(training: Training, uninterrupted: Training) -> None:
@@ -181,9 +76,27 @@ def test_interrupted_from_the_keyboard(training: Training, uninterrupted: Traini
     assert training.outputs() == uninterrupted.outputs()
 
 
-def alive(process: psutil.Process) -> bool:
-    """Whether a process runs; an ended child of a killed parent may stay as a zombie."""
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+def test_a_job_that_ran_out_of_memory_gets_more(
+    training: Training, uninterrupted: Training
+) -> None:
+    """The system's killer would end the run, or the job be killed again for the same reason."""
+    snakemake, job = started_until_a_random_step(training, "--retries", "2")
+    job.kill()  # the job alone, as the killer does
+    assert snakemake.wait(PATIENCE) == 0, training.printed
+    assert "Trying to restart job" in training.printed
+    assert "going on from step " in training.log
+    assert training.outputs() == uninterrupted.outputs()
+    assert training.outputs() == uninterrupted.outputs()
+    assert training.memory() == 2 * uninterrupted.memory()
+
+
+def test_a_second_snakemake_is_turned_away(training: Training, uninterrupted: Training) -> None:
+    """Two would write the same files in turn."""
+    first, _ = started_until_a_random_step(training)
+    second = Training(training.folder, "second.txt")
+    assert second.start().wait(PATIENCE) == 1
+    assert "Directory cannot be locked" in second.printed and "--unlock" in second.printed
+    assert "Traceback" not in second.printed
+    assert first.wait(PATIENCE) == 0, training.printed
+    assert "going on" not in training.log
+    assert training.outputs() == uninterrupted.outputs()

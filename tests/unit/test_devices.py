@@ -1,5 +1,6 @@
 """Jobs take their own device slots, whatever happens to the others."""
 
+import ast
 import os
 import signal
 import subprocess
@@ -110,11 +111,11 @@ def test_the_cpu_needs_no_lease_and_no_torch(tmp_path: Path) -> None:
 # --- slots --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("jobs_per_device", [1, 2])
-def test_six_jobs_never_hold_more_than_two_devices_allow(
+@pytest.mark.parametrize("jobs_per_device", [1, 4])
+def test_eight_jobs_never_hold_more_than_two_devices_allow(
     tmp_path: Path, jobs_per_device: int
 ) -> None:
-    jobs = [start_job(tmp_path, jobs_per_device, 0.3) for _ in range(6)]
+    jobs = [start_job(tmp_path, jobs_per_device, 0.3) for _ in range(8)]
     outputs = [job.communicate(timeout=30)[0].split() for job in jobs]
     assert all(job.returncode == 0 for job in jobs)
     spans = [(device, float(start), float(end)) for device, start, end in outputs]
@@ -170,24 +171,42 @@ def test_a_waiting_job_says_so_once_and_then_gives_up(
     ]
 
 
+def test_the_slots_can_be_lifted_out() -> None:
+    """Who wants GPU ids for another workflow would have to take ours with them."""
+    tree = ast.parse(Path(devices.__file__).read_text(encoding="utf-8"))
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported - sys.stdlib_module_names == {"filelock", "torch"}
+
+
 # --- what the environment says ------------------------------------------------------------------
 
 
-def test_an_assignment_by_slurm_takes_no_lease(
-    take: Lease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
+def test_slurms_own_assignment_wins(take: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job would wait for, or take, a card that SLURM gave to somebody else."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    with take(device_count=1) as one, take(device_count=1) as other:
-        assert one == other == "cuda:0"
-    assert os.listdir(tmp_path) == []
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with take(device_count=1) as one:
+        monkeypatch.setenv("SLURM_JOB_ID", "8")  # whose card 3 is another, or shared on purpose
+        with take(device_count=1) as other:
+            assert one == other == "cuda:0"  # what torch calls the only card that it sees
 
 
-def test_jobs_in_one_large_allocation_share_it_out(
-    take: Lease, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_in_one_allocation_share_it_out(take: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when grouped jobs, or a whole Snakemake, run inside one SLURM job."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    with take(device_count=1), pytest.raises(TimeoutError), take(device_count=1):
+        pass
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with take() as one, take() as other:
         assert [one, other] == ["cuda:0", "cuda:1"]

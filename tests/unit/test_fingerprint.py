@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.anatomy.fingerprint import fingerprint
+from scripts.anatomy.fingerprint import fingerprint, fingerprints
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/study/train.py"
@@ -392,3 +392,55 @@ def test_sixty_scripts_over_forty_modules_take_no_time(tmp_path: Path) -> None:
     start = time.process_time()
     assert len({fingerprint(f"scripts/s{i}.py", root=tmp_path) for i in range(60)}) == 60
     assert time.process_time() - start < 1.5  # about 0.3 s on an idle core
+
+
+# --- all at once --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with two scripts, one of which uses the library."""
+    for name, source in (("study/train", USER), ("study/plot", "print(1)"), ("anatomy/x", "")):
+        path = tmp_path / f"project/scripts/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    library = tmp_path / "project" / LIBRARY
+    library.parent.mkdir()
+    library.write_text(textwrap.dedent(CORE))
+    return tmp_path / "project"
+
+
+def test_remembered_digests_are_those_of_the_code(project: Path, tmp_path: Path) -> None:
+    """A job would keep the results of code that is no longer there."""
+    file = tmp_path / "kept/digests.json"
+    scripts = ("study/train.py", "study/plot.py", "lib/core.py")
+
+    def single() -> dict[str, str]:
+        return {name: fingerprint(f"scripts/{name}", root=project) for name in scripts}
+
+    first = fingerprints(project, remembered=file)
+    assert first == single()  # and nothing of the library
+    written = file.stat().st_mtime_ns
+    assert fingerprints(project, remembered=file) == first
+    assert file.stat().st_mtime_ns == written
+    edited = project / LIBRARY
+    times = (edited.stat().st_atime, edited.stat().st_mtime)
+    edited.write_text(edited.read_text().replace("RATE = 1", "RATE = 2"))
+    os.utime(edited, times)  # of the same size, too
+    second = fingerprints(project, remembered=file)
+    assert second == single()
+    assert [name for name in scripts if second[name] != first[name]] == [scripts[0], scripts[2]]
+    # other rules about what counts
+    assert fingerprints(project, ignore={"scripts.lib.core"}, remembered=file) != second
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"code": 1}', '{"scripts": {"a": "b"}}'])
+def test_digests_are_worked_out_again_from_a_damaged_file(
+    project: Path, tmp_path: Path, text: str
+) -> None:
+    """A full disk would stop every later run."""
+    file = tmp_path / "digests.json"
+    file.write_text(text)
+    digests = fingerprints(project, remembered=file)
+    assert fingerprint(SCRIPT, root=project) == digests["study/train.py"]
+    assert fingerprints(project, remembered=tmp_path / "digests.json/below") == digests

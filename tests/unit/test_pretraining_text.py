@@ -192,11 +192,17 @@ def test_text_is_loaded_with_its_ids(tmp_path: Path) -> None:
     """Special tokens would be masked, since nobody knew them."""
     path = packed(tmp_path, [[7] * 100], 10)
     info = {"d_vocab": 64, "d_tokens": D_TOKENS, "special": SPECIAL._asdict()}
+    info["digests"] = dict.fromkeys(("train", "held"), artifacts.digest(path))
     artifacts.write_json(tmp_path / "data.json", info)
     files = SimpleNamespace(train=path, held=path, info=tmp_path / "data.json")
     found = data.load(files, Masking())
     assert found.special == SPECIAL and (found.d_vocab, found.d_tokens) == (64, D_TOKENS)
     assert len(found.train) == 12
+    spoiled = bytearray(path.read_bytes())
+    spoiled[-1] ^= 1
+    path.write_bytes(spoiled)
+    with pytest.raises(UnreadableArtifact, match="is damaged: it has not the rows"):
+        data.load(files, Masking())
 
 
 def test_counts_are_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,13 +113,15 @@ def test_bags_on_disk(tmp_path: Path) -> None:
     words = lda.dictionary(TEXTS, ALL_WORDS)
     made = list(lda.bags([*TEXTS[:20], "nothing known", TEXTS[20], ""], words, tfidf=True))
     lda.save_bags(tmp_path / "bags.mm", iter(made))
-    read = lda.load_bags(tmp_path / "bags.mm")
+    words.save_as_text(str(tmp_path / "words.txt"))
+    known, read = lda.load(tmp_path / "words.txt", tmp_path / "bags.mm")
+    assert known.token2id == words.token2id and known.dfs == words.dfs
     assert len(read) == len(made) == 23
     for _ in range(2):  # a stream that can be gone through again
         for one, other in zip(read, made, strict=True):
             assert [number for number, _ in one] == [number for number, _ in other]
             np.testing.assert_allclose([w for _, w in one], [w for _, w in other], rtol=1e-12)
-    assert [path.name for path in tmp_path.iterdir()] == ["bags.mm"]
+    assert {path.name for path in tmp_path.iterdir()} == {"bags.mm", "words.txt"}
 
 
 # --- LDA ----------------------------------------------------------------------------------------

@@ -419,6 +419,61 @@ def test_a_corrupt_state_is_a_fresh_start(
     assert_same_bits(attempt(tmp_path / "straight", RECIPES["adam"]), fresh)
 
 
+def flipped(content: bytes) -> bytes:
+    """One bit in the middle is another."""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("file", ["state.safetensors", "checkpoints/{}.safetensors", "fingerprint"])
+@pytest.mark.parametrize(
+    "spoil",
+    [flipped, lambda content: content[:-5], lambda _: b"", lambda _: b"\xff\xfe", lambda _: None],
+    ids=["flipped", "cut", "empty", "garbage", "gone"],
+)
+def test_whatever_of_the_state_is_damaged_the_run_ends_as_ever(
+    tmp_path: Path, file: str, spoil: Callable[[bytes], bytes | None]
+) -> None:
+    """A wrong bit would be trained on, or a lost checkpoint be missing from the curves."""
+    stop(tmp_path / "run")
+    path = tmp_path / "run" / file.format(f"{0:09d}")
+    content = spoil(path.read_bytes())
+    path.unlink() if content is None else path.write_bytes(content)
+    seen: list[int] = []
+    again = attempt(tmp_path / "run", RECIPES["adam"], at_step=seen.append)
+    assert seen[0] == 0
+    assert_same_bits(attempt(tmp_path / "straight", RECIPES["adam"]), again)
+
+
+@pytest.mark.parametrize("file", ["weights", "history", "digests.json"])
+@pytest.mark.parametrize(
+    "spoil", [flipped, lambda _: b"", lambda _: b"[1]", lambda _: b"\xff"],
+    ids=["flipped", "empty", "a list", "garbage"],
+)  # fmt: skip
+def test_damaged_artifacts_of_a_finished_run_do_not_come_back(
+    tmp_path: Path, outputs: list[Path], file: str, spoil: Callable[[bytes], bytes]
+) -> None:
+    """A deleted result would be replaced by a wrong one."""
+    with RunState(tmp_path / "run", "one") as state:
+        state.keep(outputs)
+        for path in outputs:
+            path.unlink()
+        kept = tmp_path / "run/finished" / file
+        kept.write_bytes(spoil(kept.read_bytes()))
+        assert not state.restore(outputs)
+        assert not any(path.exists() for path in outputs)
+
+
+def test_what_a_killed_writer_has_left_goes_with_the_next_run(tmp_path: Path) -> None:
+    """Every kill would leave another copy of the state on the disk, of gigabytes maybe."""
+    stop(tmp_path)
+    for name in (".ab12.tmp.state.safetensors", "checkpoints/.ab12.tmp.000000003.safetensors"):
+        (tmp_path / name).write_text("half")
+    with RunState(tmp_path, "one") as state:
+        assert not list(tmp_path.rglob("*.tmp.*"))
+        assert state.load() is not None
+
+
 @pytest.fixture
 def outputs(tmp_path: Path) -> list[Path]:
     """Two artifacts of a run."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float, Integer
 
-from scripts.anatomy.artifacts import UnreadableArtifact, writing
+from scripts.anatomy import artifacts
+from scripts.anatomy.artifacts import UnreadableArtifact
 
 LISTS = ("ids_high", "scores_high", "ids_low", "scores_low")
 FORMAT = {  # scores do not compress, and read fastest as they are
@@ -92,10 +93,13 @@ def write_index(
     blocks = iter(blocks)
     first = next(blocks)
     schema = _schema(first[2].ids_high.shape[1], d_vocab)
-    with writing(path) as temporary, pq.ParquetWriter(temporary, schema, **FORMAT) as writer:
-        for layer, group, lists in chain([first], blocks):
-            table = _table(layer, group, lists, schema)
-            writer.write_table(table, row_group_size=len(table))
+    with artifacts.writing(path) as temporary:
+        with pq.ParquetWriter(temporary, schema, **FORMAT) as writer:
+            for layer, group, lists in chain([first], blocks):
+                table = _table(layer, group, lists, schema)
+                writer.write_table(table, row_group_size=len(table))
+            writer.add_key_value_metadata({artifacts.SEAL: artifacts.UNSEALED})
+        artifacts.seal(temporary)
 
 
 def _schema(k: int, d_vocab: int) -> pa.Schema:
@@ -131,7 +135,7 @@ def _table(layer: int, group: str, lists: TopLists, schema: pa.Schema) -> pa.Tab
 
 
 class Index:
-    """An index file that is open for reading.
+    """An index file that is open for reading, and has been checked against its hash.
 
     Attributes:
         groups: Row group number by (layer, group), in the order of the file.
@@ -144,6 +148,7 @@ class Index:
         self.path = Path(path)
         if not self.path.is_file():
             raise UnreadableArtifact(self.path, "is missing")
+        artifacts.check_seal(self.path)
         try:
             self._file = pq.ParquetFile(self.path, memory_map=True)
             described = map(self._file.metadata.row_group, range(self._file.num_row_groups))

@@ -21,7 +21,15 @@ def words(path: Path | None = None) -> set[str]:
         lines = packages.find("vader").read_text("utf-8").splitlines()
         found = {line.split("\t")[0].lower() for line in lines}
         return {word for word in found if word.isalpha()}
-    found = {word.lower() for word in path.read_text("utf-8").split()}
+    return {word.lower() for word in listed(path)}
+
+
+def listed(path: Path) -> list[str]:
+    """The words of a file, separated by white space. Raises ValueError if there is none."""
+    try:
+        found = path.read_text("utf-8-sig").split()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
     if not found:
         raise ValueError(f"{path} has no words")
     return found

@@ -18,6 +18,7 @@ from scripts.anatomy import artifacts
 FACTOR = re.compile(
     r"(?:base_model\.model\.)?(?P<module>.+)\.lora_(?P<side>[AB])(?:\.\w+)?\.weight"
 )
+NAME = re.compile(r"[\w.]+")
 
 
 def differences(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
@@ -27,6 +28,8 @@ def differences(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
         ValueError: No LoRA, one of a kind that is not read, or one for another base.
     """
     config = artifacts.read_json(folder / "adapter_config.json")
+    if not isinstance(config, dict):
+        raise ValueError(f"{folder}: adapter_config.json is no section of keys")
     if config.get("peft_type") != "LORA" or config.get("use_dora"):
         kind = "DoRA" if config.get("use_dora") else config.get("peft_type")
         raise ValueError(f"{folder} holds a {kind} adapter; only LoRA is read")
@@ -38,8 +41,13 @@ def differences(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
     if not factors or any(pair.keys() != {"A", "B"} for pair in factors.values()):
         raise ValueError(f"{folder} has no pairs of lora_A and lora_B")
     base = config.get("base_model_name_or_path") or "another model"
+    try:
+        scales = {module: _scale(config, module) for module in factors}
+    except (TypeError, KeyError, AttributeError, ZeroDivisionError, ValueError) as error:
+        reason = f"its ranks and alphas make no factor ({artifacts.first_line(error)})"
+        raise ValueError(f"{folder}: {reason}") from None
     return {
-        name: delta * _scale(config, module)
+        name: delta * scales[module]
         for module, pair in factors.items()
         for name, delta in [_delta(module, pair, model, f"{folder} is an adapter for {base}")]
     }
@@ -53,17 +61,20 @@ def _delta(
     name = module.removeprefix(f"{model.base_model_prefix}.")
     try:
         place = base.get_submodule(name)
+        weight = place.weight
     except AttributeError:
         raise ValueError(f"{whose}: this model has no {name}") from None
     A, B = pair["A"], pair["B"]
-    if A.shape[0] != B.shape[1]:
+    if A.ndim != 2 or B.ndim != 2 or A.shape[0] != B.shape[1]:
         raise ValueError(f"{whose}: its factors of {name} do not fit each other")
-    product = B @ A
-    delta = product.T if isinstance(place, Conv1D) else product
-    if delta.shape != place.weight.shape:
-        wanted, given = (" x ".join(map(str, t.shape)) for t in (place.weight, delta))
+    shape = (len(B), A.shape[1])
+    if isinstance(place, Conv1D):
+        shape = shape[::-1]
+    if shape != weight.shape:  # before they are multiplied, for the product may fit nowhere
+        wanted, given = (" x ".join(map(str, sizes)) for sizes in (weight.shape, shape))
         raise ValueError(f"{whose}: {name} is {wanted} in this model, and {given} there")
-    return f"{name}.weight", delta
+    product = B @ A
+    return f"{name}.weight", product.T if isinstance(place, Conv1D) else product
 
 
 def _scale(config: Mapping[str, Any], module: str) -> float:
@@ -74,8 +85,15 @@ def _scale(config: Mapping[str, Any], module: str) -> float:
 
 
 def _of_module(pattern: Mapping[str, float] | None, module: str, default: float) -> float:
-    """The value of the first key of a pattern that is the end of the module's name."""
+    """The value of the first key of a pattern that is the end of the module's name.
+
+    peft takes keys for regular expressions, which can be made to run for years; here they are
+    names.
+    """
     for key, value in (pattern or {}).items():
-        if re.fullmatch(rf"(?:.*\.)?{key}", module):
+        name = key.removeprefix("^").removesuffix("$").replace("\\.", ".")
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{key} is no name of a module")
+        if f".{module}".endswith(f".{name}"):
             return value
     return default

@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import BertConfig, BertModel
 
+from scripts.anatomy import artifacts
 from scripts.anatomy.artifacts import UnreadableArtifact, first_line
 from scripts.anatomy.attention_bert import KEY
 
@@ -20,7 +21,8 @@ MODULE = "attention.self.mixing"
 
 
 def steps(checkpoints: Path) -> list[int]:
-    """The steps that were kept, ascending."""
+    """The steps that were kept, ascending; the whole file is checked against its hash."""
+    artifacts.check_seal(checkpoints)
     with _reading(checkpoints) as file:
         return file.get_tensor("step").tolist()
 
@@ -34,7 +36,8 @@ def model_at(config: Path, checkpoints: Path, place: int) -> BertModel:
         ValueError: Some of its heads are not learned ones: they have neither queries nor keys.
         UnreadableArtifact: The checkpoints are damaged, or not those of the configuration.
     """
-    settings = BertConfig.from_pretrained(config)
+    with artifacts.reading(config, "the configuration of a model"):
+        settings = BertConfig.from_pretrained(config)
     heads = getattr(settings, KEY, {"heads": {}})["heads"]
     if heads.get("association") or heads.get("convolution"):
         raise ValueError("the model has heads that are not learned, without queries and keys")

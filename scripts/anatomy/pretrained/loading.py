@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -20,6 +19,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, 
 from scripts.anatomy import seeding
 from scripts.anatomy.artifacts import UnreadableArtifact, first_line
 
+MOST_LAYERS = 1000
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,11 @@ def config(folder: Path) -> PreTrainedConfig:
     """
     try:
         found = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, StrictDataclassError) as error:
+    except Exception as error:  # every architecture has its own; all of them are about this file
         raise UnfitModel(f"its config.json is none that can be used: {first_line(error)}") from None
+    layers = getattr(found, "num_hidden_layers", 0)
+    if layers > MOST_LAYERS:  # they are built before the weights are looked at
+        raise UnfitModel(f"its config.json asks for {layers} layers, more than {MOST_LAYERS}")
     if getattr(found, "quantization_config", None):
         raise UnfitModel("its weights are quantised; store what they stand for, in float32")
     return found
@@ -62,7 +65,7 @@ def model(folder: Path, *, head: bool = False) -> PreTrainedModel:
         )  # fmt: skip
     except (OSError, RuntimeError, SafetensorError) as error:
         raise UnreadableArtifact(folder, f"has no readable weights: {first_line(error)}") from None
-    except ValueError as error:
+    except Exception as error:  # the same
         raise UnfitModel(f"its config.json builds no model: {first_line(error)}") from None
     _check_none(report["missing_keys"], "are missing from the weights")
     mismatched = [name for name, *_ in report["mismatched_keys"]]
@@ -81,10 +84,12 @@ def _check_none(tensors: Iterable[str], fault: str) -> None:
 def control(folder: Path, seed: int) -> PreTrainedModel:
     """The same architecture with its random initial weights: what no training gives."""
     settings = config(folder)
+    kind = _class(settings)
     with seeding.torch_seeded(seed, "control"):
-        fresh = _class(settings)._from_config(
-            settings, attn_implementation="eager", dtype=torch.float32
-        )
+        try:
+            fresh = kind._from_config(settings, attn_implementation="eager", dtype=torch.float32)
+        except Exception as error:  # the same as for `model`
+            raise UnfitModel(f"its config.json builds no model: {first_line(error)}") from None
     return fresh.eval()
 
 
@@ -112,10 +117,12 @@ def tokenizer(folder: Path, rows: int) -> PreTrainedTokenizerFast:
         loaded = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # every class of tokenizers has its own
         raise UnfitModel(f"it has no usable tokenizer: {first_line(error)}") from None
     if not loaded.is_fast:
         raise UnfitModel("its tokenizer has no tokenizer.json, which gives the place of a token")
+    if {*loaded.get_vocab().values()} <= {*loaded.all_special_ids}:
+        raise UnfitModel("its tokenizer knows special tokens alone; its words are in other files")
     if len(loaded) > rows:
         raise UnfitModel(
             f"its tokenizer does not fit: {len(loaded)} tokens, "

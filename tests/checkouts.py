@@ -5,12 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from filelock import FileLock
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SOURCES = [
     *("Snakefile", "config.yaml", "claims.yaml"),
     *("config", "envs", "profiles", "report", "rules", "schemas", "scripts"),
@@ -50,18 +52,22 @@ class Checkout:
         self.source = source
         self.directory = directory or source
         self.directory.mkdir(parents=True, exist_ok=True)
+        self.prefix: list[str | Path] = []  # a command in which snakemake is run
         if inputs:
             shutil.copytree(inputs, self.directory / "inputs")
         self.overlay = self.directory / "mine.yaml"
         if not self.overlay.exists():
             self.write(tiny())
 
-    def snakemake(self, *arguments: str | Path, status: int = 0, timeout: float = 900) -> str:
-        """Everything that snakemake prints; it must end with the exit status `status`."""
+    def command(self, *arguments: str | Path) -> list[str | Path]:
+        """A command line of snakemake."""
         place = ["-s", self.source / "Snakefile"] if self.source != self.directory else []
         configfile = [] if "--configfile" in arguments else ["--configfile", self.overlay]
-        command = [SNAKEMAKE, *place, "--cores", "2", *configfile, *arguments]
-        return called(command, self.directory, status=status, timeout=timeout)
+        return [*self.prefix, SNAKEMAKE, *place, "--cores", "2", *configfile, *arguments]
+
+    def snakemake(self, *arguments: str | Path, status: int = 0, timeout: float = 900) -> str:
+        """Everything that snakemake prints; it must end with the exit status `status`."""
+        return called(self.command(*arguments), self.directory, status=status, timeout=timeout)
 
     def plan(self, *arguments: str | Path) -> Plan:
         """What snakemake would do."""
@@ -146,6 +152,23 @@ def copied(source: Path, target: Path, *, results: bool = False) -> Path:
         else:
             shutil.copy2(place, target / name)
     return target
+
+
+def once(base: Path, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that is made once for all workers. Only to copy."""
+    mark = base / f"{name}-finished"
+    with FileLock(base / f"{name}.lock"):
+        if not mark.exists():
+            make(base / name)
+            mark.touch()
+    return base / name
+
+
+def smoked(folder: Path, *arguments: str | Path) -> str:
+    """Makes a project in a folder and runs config/smoke.yaml in it; what snakemake prints."""
+    project = Checkout(copied(ROOT, folder))
+    project.write(yaml.safe_load(SMOKE.read_text(encoding="utf-8")))
+    return project.snakemake(*arguments, timeout=1500)
 
 
 def tiny() -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""Damaged files: a reader stops with one line, or has what was written. Never a wrong number.
+
+Every bit counts in tensors, Parquet tables, packed rows and stored models, which carry a hash. JSON
+and CSV are text that a person may edit, so that only what is no longer valid can be told there.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gensim
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from checkouts import Checkout
+from tokenizers import Tokenizer, models
+
+from scripts.anatomy import artifacts
+from scripts.anatomy.artifacts import UnreadableArtifact
+from scripts.anatomy.embedding.index import Index, TopLists, write_index
+from scripts.anatomy.pretrained import checkpoints
+from scripts.anatomy.pretraining import tokenizer
+from scripts.anatomy.text import lda
+
+TABLE = pd.DataFrame({"word": ["a", "b", "c"] * 9, "x": np.arange(27) / 7})
+TENSORS = {"W_E": np.arange(12.0).reshape(3, 4), "step": np.array(7)}
+LISTS = TopLists(
+    np.zeros(3, np.int64), np.arange(3), np.ones(3, np.float32), *([np.ones((3, 2))] * 4)
+)
+
+
+def read_index(path: Path) -> Any:
+    found = Index(path)
+    return {key: vars(found.read(*key)) for key in found.groups}, found.d_vocab, found.layers
+
+
+def read_steps(path: Path) -> Any:
+    return checkpoints.steps(path)
+
+
+Writer, Reader = Callable[[Path], None], Callable[[Path], Any]
+SEALED: dict[str, tuple[str, Writer, Reader]] = {
+    "numpy": (
+        "a.safetensors",
+        lambda path: artifacts.write_tensors(path, TENSORS, {"words": '["a", "b"]'}),
+        lambda path: (artifacts.read_tensors(path), artifacts.read_metadata(path)),
+    ),
+    "torch": (
+        "a.safetensors",
+        lambda path: artifacts.write_tensors(path, {"w": torch.ones(3, dtype=torch.bfloat16)}),
+        lambda path: artifacts.read_tensors(path, framework="torch"),
+    ),
+    "checkpoints": (
+        "a.safetensors",
+        lambda path: artifacts.write_tensors(path, {"step": np.arange(3), "w": np.zeros((3, 2))}),
+        checkpoints.steps,
+    ),
+    "table": (
+        "a.parquet",
+        lambda path: artifacts.write_table(path, TABLE),
+        artifacts.read_table,
+    ),
+    "index": (
+        "a.parquet",
+        lambda path: write_index(path, [(0, "K", LISTS), (2, "V", LISTS)], d_vocab=9),
+        read_index,
+    ),
+}
+sealed = pytest.mark.parametrize(("name", "write", "read"), SEALED.values(), ids=SEALED)
+
+
+def flips(content: bytes, most: int) -> list[bytes]:
+    """The content with a bit flipped, at random bits if there are more than `most` bytes."""
+    places = random.sample(range(len(content)), min(most, len(content)))
+    spoiled = [bytearray(content) for _ in places]
+    for place, copy in zip(places, spoiled, strict=True):
+        copy[place] ^= 1 << random.randrange(8)
+    return [bytes(copy) for copy in spoiled]
+
+
+@sealed
+def test_no_flipped_bit_of_a_sealed_file_changes_what_is_read(
+    tmp_path: Path, name: str, write: Writer, read: Reader
+) -> None:
+    """A bad disk or cable would make a number wrong, or a layer be taken for another."""
+    path = tmp_path / name
+    write(path)
+    whole = repr(read(path))
+    for content in flips(path.read_bytes(), most=400):
+        path.write_bytes(content)
+        try:
+            assert repr(read(path)) == whole  # the bit says nothing: where the hash is looked for
+        except UnreadableArtifact as error:
+            assert error.path == path and "\n" not in str(error)
+
+
+@sealed
+def test_a_file_whose_numbers_are_exchanged_is_not_read(
+    tmp_path: Path, name: str, write: Writer, read: Reader
+) -> None:
+    """The library that reads the file would find nothing wrong with it."""
+    path = tmp_path / name
+    write(path)
+    content = path.read_bytes()
+    digits = content.find(b"content-blake2b:") + len(b"content-blake2b:")
+    assert digits > 16
+    path.write_bytes(content[:digits] + b"0123456789abcdef" * 2 + content[digits + 32 :])
+    with pytest.raises(UnreadableArtifact, match="its content is not what was written"):
+        read(path)
+
+
+def test_the_hash_is_no_metadata(tmp_path: Path) -> None:
+    """Readers that take all metadata for theirs would find a stranger, or lose their own."""
+    path = tmp_path / "a.safetensors"
+    artifacts.write_tensors(path, TENSORS, {"words": "[]"})
+    assert artifacts.read_metadata(path) == {"words": "[]"}
+    with pytest.raises(ValueError, match="seal is that of the hash"):
+        artifacts.write_tensors(path, TENSORS, {artifacts.SEAL: "mine"})
+    assert artifacts.read_metadata(path) == {"words": "[]"}
+
+
+def test_files_of_other_programs_are_read(tmp_path: Path) -> None:
+    """Models of the hub and a user's own tables have no such hash."""
+    from safetensors.numpy import save_file
+
+    save_file(TENSORS, tmp_path / "a.safetensors")
+    assert artifacts.read_tensors(tmp_path / "a.safetensors").keys() == TENSORS.keys()
+    TABLE.to_parquet(tmp_path / "a.parquet")
+    pd.testing.assert_frame_equal(artifacts.read_table(tmp_path / "a.parquet"), TABLE)
+
+
+@pytest.mark.parametrize("ending", ["json", "csv"])
+def test_a_flipped_bit_in_text_is_an_error_in_one_line_or_valid_text(
+    tmp_path: Path, ending: str
+) -> None:
+    """A traceback of the parser would not name the file."""
+    path = tmp_path / f"a.{ending}"
+    read = artifacts.read_json if ending == "json" else artifacts.read_table
+    if ending == "json":
+        artifacts.write_json(path, {"loss": [1.5, None], "name": "Größe"})
+    else:
+        artifacts.write_table(path, TABLE.head(3))
+    for content in flips(path.read_bytes(), most=200):
+        path.write_bytes(content)
+        try:
+            read(path)
+        except UnreadableArtifact as error:
+            assert error.path == path and "\n" not in str(error)
+
+
+def test_bags_and_their_dictionary_belong_together_and_are_whole(tmp_path: Path) -> None:
+    """The library reads a cut-off file as a smaller corpus, without a word."""
+    texts = [f"horse violin comet flour {name}".split() for name in ("oven", "sugar", "yeast")]
+    words = gensim.corpora.Dictionary(texts)
+    dictionary, bags = tmp_path / "dictionary.txt", tmp_path / "bags.mm"
+    words.save_as_text(str(dictionary))
+    lda.save_bags(bags, lda.bags(map(" ".join, texts), words, tfidf=False))
+    lda.load(dictionary, bags)
+    for path in (dictionary, bags):
+        content = path.read_bytes()
+        for length in range(len(content)):
+            path.write_bytes(content[:length])
+            with pytest.raises(UnreadableArtifact):
+                lda.load(dictionary, bags)
+        path.write_bytes(content)
+
+
+def test_a_damaged_tokenizer_is_told(tmp_path: Path) -> None:
+    """The library says what is wrong at which column, and not of which file."""
+    names = [*tokenizer.SPECIAL.values(), "word"]
+    made = Tokenizer(models.WordPiece({name: n for n, name in enumerate(names)}, unk_token="[UNK]"))
+    files = (tmp_path / "tokenizer.json", tmp_path / "tokenizer_config.json")
+    tokenizer.save(made, tokenizer.SPECIAL, files)
+    assert tokenizer.load(files)[1] == (0, 1, 2, 3, 4)
+    for path in files:
+        content = path.read_bytes()
+        assert content.count(b"[MASK]") >= 1
+        for spoiled in (b"", content[:40], b"{}", content.replace(b"[MASK]", b"[MASC]")):
+            path.write_bytes(spoiled)
+            with pytest.raises(UnreadableArtifact):
+                tokenizer.load(files)
+        path.write_bytes(content)
+
+
+# --- through the workflow -----------------------------------------------------------------------
+
+
+def test_a_damaged_model_is_told_by_whoever_reads_it(checkout: Checkout) -> None:
+    """Every measurement of the model would be a little wrong, and nobody would know."""
+    weights = checkout.path("models/encoder/weights/model.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-3] ^= 1
+    weights.unlink()  # it may be a link to the user's own file
+    weights.write_bytes(content)
+    reader = checkout.path("text/stories/encoder/run.json")
+    reader.unlink()
+    printed = checkout.snakemake("--", "results/text/stories/encoder/run.json", status=1)
+    *_, line = checkout.log_of_failure(printed).splitlines()
+    assert line == (
+        "results/models/encoder/weights: is damaged: its files are not those that "
+        "results/models/encoder/source.json tells of; it is made by rule model. "
+        "Delete the file and run again."
+    )
+    assert not reader.exists()

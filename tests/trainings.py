@@ -1,0 +1,126 @@
+"""A training under way, to be disturbed: what the tests of faults have in common."""
+
+import ast
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import yaml
+from checkouts import ROOT, SNAKEMAKE, called
+
+from scripts.anatomy import artifacts
+
+STEPS = 500
+CONFIG = {
+    "compute": {"device": "cpu", "save_every": 0.02},
+    "topic": {
+        "seeds": [0],
+        "corpora": {"lda": {"train": 200, "dev": 20}},
+        "variants": {"long": {"model": {"attention": "trained"}, "steps": STEPS}},
+    },
+}
+CORPUS = Path("results/topic/lda/seed0/corpus.safetensors")
+RUN = Path("results/topic/lda/long/seed0")
+OUTPUTS = ("weights.safetensors", "checkpoints.safetensors", "history.csv")
+BENCHMARK = Path("logs/topic/lda/long/train.tsv")
+LOG = Path("logs/topic/lda/long/train.log")
+PATIENCE = 120  # seconds, on a machine that is busy
+
+
+class Training:
+    """A folder in which snakemake trains the variant `long`."""
+
+    def __init__(self, folder: Path, printed: str = "printed.txt") -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        (folder / "mine.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+        self._printed = folder.with_name(f"{folder.name}.{printed}")  # there is always room
+        self.command = [SNAKEMAKE, "-s", ROOT / "Snakefile", "--cores", "1"]
+        self.command += ["--configfile", "mine.yaml", "--benchmark-extended"]
+
+    def take_corpus(self, other: "Training") -> None:
+        """Put the corpus of another training in place."""
+        (self.folder / CORPUS).parent.mkdir(parents=True)
+        shutil.copy2(other.folder / CORPUS, self.folder / CORPUS)
+
+    def start(self, *options: str) -> psutil.Popen:
+        """Snakemake, in the background, as a process group of its own."""
+        with self._printed.open("w") as printed:
+            return psutil.Popen(
+                [*self.command, *options, "--", RUN / OUTPUTS[0]], cwd=self.folder,
+                start_new_session=True, stdout=printed, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def dry_run(self, status: int = 0) -> str:
+        """What snakemake prints of its plans."""
+        return called([*self.command, "-n", "--", RUN / OUTPUTS[0]], self.folder, status=status)
+
+    def finish(self) -> None:
+        """Run snakemake to the end."""
+        status = self.start().wait(PATIENCE)
+        assert status == 0, self.printed
+
+    def unlock(self) -> None:
+        """What Snakemake asks a user to do after a kill -9."""
+        subprocess.run([*self.command, "--unlock"], cwd=self.folder, check=True, timeout=PATIENCE)
+
+    @property
+    def printed(self) -> str:
+        return self._printed.read_text("utf-8")
+
+    @property
+    def log(self) -> str:
+        path = self.folder / LOG
+        return path.read_text("utf-8") if path.exists() else ""
+
+    @property
+    def step(self) -> int:
+        """Steps in the saved state."""
+        path = self.folder / RUN / ".state/state.safetensors"
+        return int(artifacts.read_metadata(path)["step"]) if path.exists() else 0
+
+    def memory(self) -> int:
+        """Megabytes that the finished job has asked for."""
+        (resources,) = pd.read_csv(self.folder / BENCHMARK, sep="\t")["resources"]
+        return ast.literal_eval(resources)["mem_mb"]
+
+    def outputs(self) -> list[bytes]:
+        """What the training made."""
+        return [(self.folder / RUN / name).read_bytes() for name in OUTPUTS]
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for something to become true."""
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < limit, f"waited in vain until {what}"
+        time.sleep(0.005)
+
+
+def started_until_a_random_step(
+    training: Training, *options: str
+) -> tuple[psutil.Popen, psutil.Process]:
+    """A training under way: snakemake, and the process of the job."""
+    snakemake = training.start(*options)
+    step = random.randrange(1, STEPS // 2)
+    until(lambda: training.step >= step or snakemake.poll() is not None, f"step {step} is saved")
+    assert snakemake.poll() is None, training.printed
+    (job,) = [
+        process
+        for process in snakemake.children(recursive=True)
+        if process.cmdline()[-1].endswith(".train.py")
+    ]
+    return snakemake, job
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs; an ended child of a killed parent may stay as a zombie."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

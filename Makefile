@@ -17,13 +17,14 @@ SNAKEMAKE := $(BIN)/snakemake --directory $(DIRECTORY) --cores $(CORES) \
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test lint bench clean-env
+.PHONY: help run smoke test test-faults test-cluster lint bench clean-env
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 	@echo "  Settings:       CORES=4  CONFIGFILE=config/smoke.yaml  PYTHON=python3.12"
 
 run: $(STAMP) ## run the workflow, then write results/report.html if anything is new
+	@$(if $(CONFIGFILE),$(BIN)/python -m scripts.anatomy.configuration "$(CONFIGFILE)")
 	@$(SNAKEMAKE)
 	@if $(report_is_current); then echo "Nothing new: $(REPORT) and what it shows are up to date."; \
 	else $(SNAKEMAKE) --report $(NEW_REPORT) && mv $(DIRECTORY)/$(NEW_REPORT) $(REPORT) && echo "Wrote $(REPORT)."; fi
@@ -33,6 +34,12 @@ smoke: ## the whole workflow at its smallest (config/smoke.yaml), in the folder 
 
 test: lint ## lint, then all tests
 	$(BIN)/pytest -n 2 --dist loadfile
+
+test-faults: $(STAMP) ## all tests of faults: kills, full disks, damaged files (half an hour)
+	$(BIN)/pytest -n 2 --dist loadfile --slow tests/faults
+
+test-cluster: $(STAMP) ## the tests on a SLURM of one node, which they start (as root; Debian: slurm-wlm, munge)
+	$(BIN)/pytest tests/cluster
 
 lint: $(STAMP) ## style of Python and rules, and Snakemake's own lint
 	$(BIN)/ruff check .

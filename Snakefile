@@ -13,7 +13,13 @@ min_version("9.0")
 
 
 # beside this file, also when results go elsewhere with --directory
-configfile: Path(workflow.current_basedir, "config.yaml")
+CONFIG = Path(workflow.current_basedir, "config.yaml")
+
+
+include: "rules/configuration.smk"
+
+
+configfile: CONFIG
 
 
 report: "report/workflow.rst"
@@ -34,6 +40,7 @@ include: "rules/lego.smk"
 include: "rules/pretraining_paths.smk"
 include: "rules/pretraining.smk"
 include: "rules/report.smk"
+include: "rules/cluster.smk"
 
 
 # Seconds each, not worth a place in a cluster's queue

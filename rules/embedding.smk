@@ -25,12 +25,14 @@ rule embedding_index:
     wildcard_constraints:
         model=one_of(EMBEDDING.models),
         reading=one_of(EMBEDDING_READINGS),
+    group:
+        "embedding_readings"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=memory(4000),
+        runtime=minutes(60, paper=240),
         gpu=1,
     params:
         reading=lambda wildcards: plain(EMBEDDING_READINGS[wildcards.reading]),
@@ -61,12 +63,14 @@ rule embedding_heads:
     wildcard_constraints:
         model=one_of(EMBEDDING.models),
         reading=one_of(EMBEDDING_READINGS),
+    group:
+        "embedding_readings"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=720,
+        mem_mb=memory(3000),
+        runtime=minutes(60, paper=720),
         gpu=1,
     params:
         reading=lambda wildcards: plain(EMBEDDING_READINGS[wildcards.reading]),
@@ -98,12 +102,14 @@ rule embedding_robustness:
     wildcard_constraints:
         model=one_of(EMBEDDING.models),
         reading=one_of(EMBEDDING_READINGS),
+    group:
+        "embedding_readings"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=120,
+        mem_mb=memory(3000),
+        runtime=minutes(30, paper=120),
         gpu=1,
     params:
         reading=lambda wildcards: plain(EMBEDDING_READINGS[wildcards.reading]),
@@ -133,12 +139,14 @@ rule embedding_hidden:
     wildcard_constraints:
         model=one_of(EMBEDDING.models),
         reading=one_of(EMBEDDING_READINGS),
+    group:
+        "embedding_readings"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=120,
+        mem_mb=memory(3000),
+        runtime=minutes(30, paper=120),
         gpu=1,
     params:
         seeds=EMBEDDING.seeds,
@@ -163,12 +171,14 @@ rule embedding_related:
     wildcard_constraints:
         model=one_of(EMBEDDING.models),
         reading=one_of(EMBEDDING_READINGS),
+    group:
+        "embedding_readings"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=120,
+        mem_mb=memory(2000),
+        runtime=minutes(30, paper=120),
     params:
         seeds=EMBEDDING.seeds,
         k=EMBEDDING.related.k,
@@ -198,11 +208,13 @@ rule embedding_page_vectors:
     wildcard_constraints:
         model=one_of(EMBEDDING.models),
         reading=one_of(EMBEDDING_READINGS),
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
@@ -233,11 +245,13 @@ rule embedding_page_heads:
     wildcard_constraints:
         model=one_of(EMBEDDING.models),
         reading=one_of(EMBEDDING_READINGS),
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
@@ -264,11 +278,13 @@ rule embedding_plot_atlas:
         "logs/embedding/figures/atlas.log",
     benchmark:
         "logs/embedding/figures/atlas.tsv"
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         models=EMBEDDING.models,
@@ -295,11 +311,13 @@ rule embedding_plot_robustness:
         "logs/embedding/figures/robustness.log",
     benchmark:
         "logs/embedding/figures/robustness.tsv"
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         models=EMBEDDING.models,
@@ -328,11 +346,13 @@ rule embedding_plot_hidden:
         "logs/embedding/figures/{figure}.tsv"
     wildcard_constraints:
         figure="hidden|hidden_last",
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         models=EMBEDDING.models,
@@ -359,11 +379,13 @@ rule embedding_plot_related:
         "logs/embedding/figures/related.log",
     benchmark:
         "logs/embedding/figures/related.tsv"
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         models=EMBEDDING.models,

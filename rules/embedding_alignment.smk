@@ -26,12 +26,14 @@ rule embedding_align:
         "logs/embedding/alignment/{pair}/align.tsv"
     wildcard_constraints:
         pair=one_of(ALIGNED_PAIRS),
+    group:
+        "embedding_alignments"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=memory(4000),
+        runtime=minutes(60, paper=240),
         gpu=1,
     params:
         pair=lambda wildcards: plain(ALIGNED_PAIRS[wildcards.pair]),
@@ -55,12 +57,14 @@ rule embedding_align_over_training:
         "logs/embedding/alignment/over_training.log",
     benchmark:
         "logs/embedding/alignment/over_training.tsv"
+    group:
+        "embedding_alignments"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=720,
+        mem_mb=memory(4000),
+        runtime=minutes(60, paper=720),
         gpu=1,
     params:
         seeds=ALIGNED_SEEDS,
@@ -90,11 +94,13 @@ rule embedding_plot_alignment:
         "logs/embedding/figures/alignment/{pair}.tsv"
     wildcard_constraints:
         pair=one_of(ALIGNED_PAIRS),
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         models=lambda wildcards: [
@@ -124,11 +130,13 @@ rule embedding_plot_over_training:
         "logs/embedding/figures/alignment_over_training.log",
     benchmark:
         "logs/embedding/figures/alignment_over_training.tsv"
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         code=code("embedding/plot_over_training.py"),

@@ -13,12 +13,14 @@ rule embedding_labelled:
         "logs/embedding/labelled/{data}.tsv"
     wildcard_constraints:
         data=one_of(LABELLED),
+    group:
+        trainings("embedding")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=memory(2000),
+        runtime=minutes(20, paper=60),
     params:
         labelled=lambda wildcards: plain(LABELLED[wildcards.data]),
         code=code("embedding/labelled.py"),
@@ -45,12 +47,14 @@ rule embedding_finetune:
         run=one_of(FINETUNED),
         seed=one_of(map(str, FINETUNING_SEEDS)),
     priority: 1
+    group:
+        trainings("embedding")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=720,
+        mem_mb=memory(4000),
+        runtime=minutes(60, paper=720),
         gpu=1,
     params:
         run=lambda wildcards: plain(FINETUNED[wildcards.run]),
@@ -78,7 +82,7 @@ rule embedding_finetuned:
         CONDA
     threads: 1
     resources:
-        mem_mb=500,
+        mem_mb=memory(500),
         runtime=10,
     params:
         code=code("embedding/finetuned.py"),
@@ -105,12 +109,14 @@ rule embedding_difference:
         "logs/embedding/finetuning/{run}/difference.tsv"
     wildcard_constraints:
         run=one_of(CHANGES),
+    group:
+        trainings("embedding")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=120,
+        mem_mb=memory(3000),
+        runtime=minutes(30, paper=120),
         gpu=1,
     params:
         model=lambda wildcards: changed(wildcards.run).model,
@@ -146,11 +152,13 @@ rule embedding_page_difference:
         "logs/embedding/finetuning/{run}/page_difference.tsv"
     wildcard_constraints:
         run=one_of(CHANGES),
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         trained=lambda wildcards: wildcards.run in FINETUNED,
@@ -179,11 +187,13 @@ rule embedding_plot_lexicon:
         "logs/embedding/figures/lexicon.log",
     benchmark:
         "logs/embedding/figures/lexicon.tsv"
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         runs=CHANGES,
@@ -226,12 +236,14 @@ rule embedding_translate:
         "logs/embedding/translation/{pair}/translate.tsv"
     wildcard_constraints:
         pair=one_of(TRANSLATED),
+    group:
+        trainings("embedding")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=720,
+        mem_mb=memory(4000),
+        runtime=minutes(60, paper=720),
         gpu=1,
     params:
         pair=lambda wildcards: plain(TRANSLATED[wildcards.pair]),
@@ -266,11 +278,13 @@ rule embedding_plot_translation:
         "logs/embedding/figures/translation.log",
     benchmark:
         "logs/embedding/figures/translation.tsv"
+    group:
+        "embedding_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         pairs={name: [pair.lower, pair.upper] for name, pair in TRANSLATED.items()},

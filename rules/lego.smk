@@ -19,7 +19,7 @@ rule lego_bag:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
@@ -46,12 +46,14 @@ rule lego_train:
         variant=one_of(LEGO_VARIANTS),
         seed=one_of(map(str, LEGO_SEEDS)),
     priority: 1
+    group:
+        trainings("lego")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=1440,
+        mem_mb=memory(4000),
+        runtime=minutes(20, paper=1440),
         gpu=1,
     params:
         variant=lego_variant,
@@ -81,11 +83,13 @@ rule lego_measure:
     wildcard_constraints:
         task=one_of(LEGO_TASKS),
         variant=one_of(LEGO_VARIANTS),
+    group:
+        "lego_measures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=3000,
+        mem_mb=memory(3000),
         runtime=60,
         gpu=1,
     params:
@@ -114,11 +118,13 @@ rule lego_heads:
         "logs/lego/heads/{model}.tsv"
     wildcard_constraints:
         model=one_of(LEGO.pretrained),
+    group:
+        "lego_measures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=3000,
+        mem_mb=memory(3000),
         runtime=60,
         gpu=1,
     params:
@@ -155,7 +161,7 @@ rule lego_compare:
         CONDA
     threads: 1
     resources:
-        mem_mb=500,
+        mem_mb=memory(500),
         runtime=10,
     params:
         metric=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].metric,
@@ -181,7 +187,7 @@ rule lego_runs:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         code=code("report/study.py"),
@@ -210,11 +216,13 @@ rule lego_plot_curves:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
         figure="curves|extrapolation|mimicking|module|pretraining|d3",
+    group:
+        "lego_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
@@ -243,11 +251,13 @@ rule lego_plot_percolation:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
         figure="percolation",
+    group:
+        "lego_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
@@ -276,11 +286,13 @@ rule lego_plot_positions:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
         figure="graphs|depth",
+    group:
+        "lego_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
@@ -309,11 +321,13 @@ rule lego_plot_iterations:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
         figure="iterations",
+    group:
+        "lego_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
@@ -343,11 +357,13 @@ rule lego_plot_shortcut:
         "logs/lego/figures/{figure}.tsv"
     wildcard_constraints:
         figure="shortcut",
+    group:
+        "lego_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
@@ -374,11 +390,13 @@ rule lego_plot_task:
         "logs/lego/figures/task.log",
     benchmark:
         "logs/lego/figures/task.tsv"
+    group:
+        "lego_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         tasks={name: plain(task) for name, task in LEGO_TASKS.items()},
@@ -408,11 +426,13 @@ rule lego_plot_patterns:
         "logs/lego/figures/patterns.log",
     benchmark:
         "logs/lego/figures/patterns.tsv"
+    group:
+        "lego_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         model=LEGO.pretrained[0] if LEGO.pretrained else None,
@@ -439,11 +459,13 @@ rule lego_plot_heads:
         "logs/lego/figures/heads.log",
     benchmark:
         "logs/lego/figures/heads.tsv"
+    group:
+        "lego_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         models=LEGO.pretrained,

@@ -27,7 +27,7 @@ rule model:
         CONDA
     threads: 1
     resources:
-        mem_mb=2500,
+        mem_mb=memory(2500),
         runtime=60,
     params:
         model=lambda wildcards: plain(MODELS[wildcards.model]),
@@ -59,7 +59,7 @@ rule model_of_topic:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         model=lambda wildcards: plain(MODELS[wildcards.model]),
@@ -89,7 +89,7 @@ rule model_of_pretraining:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=memory(2000),
         runtime=10,
     params:
         model=lambda wildcards: plain(MODELS[wildcards.model]),

@@ -18,12 +18,14 @@ rule pretraining_tokenizer:
         "logs/pretraining/{corpus}/tokenizer.tsv"
     wildcard_constraints:
         corpus=PRETRAINING.corpus,
+    group:
+        "pretraining_data"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=720,
+        mem_mb=memory(2000),
+        runtime=minutes(30, paper=720),
     params:
         tokenizer=plain(PRETRAINING.tokenizer),
         corpus=PRETRAINING_CORPUS if PRETRAINING.tokenizer.model is None else None,
@@ -47,12 +49,14 @@ rule pretraining_data:
         "logs/pretraining/{corpus}/data.tsv"
     wildcard_constraints:
         corpus=PRETRAINING.corpus,
+    group:
+        "pretraining_data"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=1440,
+        mem_mb=memory(2000),
+        runtime=minutes(30, paper=1440),
     params:
         corpus=PRETRAINING_CORPUS,
         length=PRETRAINING.length,
@@ -76,11 +80,13 @@ rule pretraining_baseline:
         "logs/pretraining/{corpus}/baseline.tsv"
     wildcard_constraints:
         corpus=PRETRAINING.corpus,
+    group:
+        "pretraining_data"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=memory(2000),
         runtime=60,
     params:
         masking=plain(PRETRAINING.masking),
@@ -106,12 +112,14 @@ rule pretraining_tune:
         corpus=PRETRAINING.corpus,
         variant=one_of(PRETRAINING.tuned),
     priority: 1
+    group:
+        trainings("pretraining")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=2880,
+        mem_mb=memory(4000),
+        runtime=minutes(60, paper=2880),
         gpu=1,
     params:
         variant=lambda wildcards: pretraining_variant(wildcards.variant),
@@ -148,12 +156,14 @@ rule pretraining_train:
         variant=one_of(PRETRAINING_VARIANTS),
         seed=one_of(map(str, PRETRAINING_SEEDS)),
     priority: 1
+    group:
+        trainings("pretraining")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=2880,
+        mem_mb=memory(4000),
+        runtime=minutes(60, paper=2880),
         gpu=1,
     params:
         variant=lambda wildcards: pretraining_variant(wildcards.variant),
@@ -192,7 +202,7 @@ rule pretraining_compare:
         CONDA
     threads: 1
     resources:
-        mem_mb=500,
+        mem_mb=memory(500),
         runtime=10,
     params:
         metric=lambda wildcards: PRETRAINING_COMPARISONS[wildcards.comparison].metric,
@@ -218,7 +228,7 @@ rule pretraining_runs:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         code=code("report/study.py"),
@@ -236,11 +246,13 @@ rule pretraining_cost:
         "logs/pretraining/cost.log",
     benchmark:
         "logs/pretraining/cost.tsv"
+    group:
+        "pretraining_times"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
+        mem_mb=memory(4000),
         runtime=60,
         gpu=1,
     params:
@@ -266,11 +278,13 @@ rule pretraining_time:
         "logs/pretraining/{corpus}/time.tsv"
     wildcard_constraints:
         corpus=PRETRAINING.corpus,
+    group:
+        "pretraining_times"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
+        mem_mb=memory(4000),
         runtime=60,
         gpu=1,
     params:
@@ -304,11 +318,13 @@ rule pretraining_plot_curves:
         "logs/pretraining/figures/curves.log",
     benchmark:
         "logs/pretraining/figures/curves.tsv"
+    group:
+        "pretraining_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         variants=list(PRETRAINING_VARIANTS),
@@ -335,11 +351,13 @@ rule pretraining_plot_losses:
         "logs/pretraining/figures/losses.log",
     benchmark:
         "logs/pretraining/figures/losses.tsv"
+    group:
+        "pretraining_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         variants={
@@ -368,11 +386,13 @@ rule pretraining_plot_cost:
         "logs/pretraining/figures/cost.log",
     benchmark:
         "logs/pretraining/figures/cost.tsv"
+    group:
+        "pretraining_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         code=code("pretraining/plot_cost.py"),
@@ -396,11 +416,13 @@ rule pretraining_plot_module:
         "logs/pretraining/figures/module.log",
     benchmark:
         "logs/pretraining/figures/module.tsv"
+    group:
+        "pretraining_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         code=code("pretraining/plot_module.py"),

@@ -48,7 +48,7 @@ rule report_claims:
         CONDA
     threads: 1
     resources:
-        mem_mb=500,
+        mem_mb=memory(500),
         runtime=10,
     params:
         claims=[plain(claim) for claim in CLAIMS],
@@ -80,7 +80,7 @@ rule report_ledger:
         CONDA
     threads: 1
     resources:
-        mem_mb=500,
+        mem_mb=memory(500),
         runtime=10,
     params:
         scale=SETTINGS.scale,
@@ -107,7 +107,7 @@ rule report_runs:
         CONDA
     threads: 1
     resources:
-        mem_mb=500,
+        mem_mb=memory(500),
         runtime=10,
     params:
         code=code("report/runs.py"),

@@ -1,4 +1,8 @@
 # Topic structure in real text and pretrained models: corpora, LDA, measurements, figures.
+#
+# A corpus of the size of Wikipedia, and LDA on it, take hours. They can be shared by all projects of
+# a machine: set SNAKEMAKE_OUTPUT_CACHE to a folder and say `--cache`. Snakemake allows no benchmark
+# file for what may come from there.
 rule text:
     input:
         expand("results/text/figures/{figure}.png", figure=TEXT_FIGURES),
@@ -15,16 +19,17 @@ rule text_corpus:
         bags="results/text/{corpus}/bags.mm",
     log:
         "logs/text/{corpus}/corpus.log",
-    benchmark:
-        "logs/text/{corpus}/corpus.tsv"
     wildcard_constraints:
         corpus=one_of(TEXT_CORPORA),
+    cache: SHARED
+    group:
+        "text_corpora"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
-        runtime=720,
+        mem_mb=memory(1500),
+        runtime=minutes(30, paper=720),
     params:
         corpus=lambda wildcards: plain(TEXT_CORPORA[wildcards.corpus]),
         dictionary=plain(TEXT.dictionary),
@@ -48,18 +53,19 @@ rule text_topics:
         run="results/text/{corpus}/seed{seed}/run.json",
     log:
         "logs/text/{corpus}/seed{seed}/topics.log",
-    benchmark:
-        "logs/text/{corpus}/seed{seed}/topics.tsv"
     wildcard_constraints:
         corpus=one_of(TEXT_CORPORA),
         seed=one_of(map(str, TEXT_SEEDS)),
+    cache: SHARED
     priority: 1
+    group:
+        "text_corpora"
     conda:
         CONDA
     threads: TEXT.lda.workers
     resources:
-        mem_mb=1500,
-        runtime=720,
+        mem_mb=memory(1500),
+        runtime=minutes(60, paper=720),
     params:
         lda=plain(TEXT.lda),
         code=code("text/topics.py"),
@@ -87,12 +93,14 @@ rule text_structure:
     wildcard_constraints:
         corpus=one_of(TEXT_CORPORA),
         model=one_of(TEXT.models),
+    group:
+        "text_structures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=memory(4000),
+        runtime=minutes(60, paper=240),
         gpu=1,
     params:
         seeds=TEXT_SEEDS,
@@ -118,7 +126,7 @@ rule text_table:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         code=code("text/table.py"),
@@ -144,11 +152,13 @@ rule text_plot_attention:
         "logs/text/figures/attention.log",
     benchmark:
         "logs/text/figures/attention.tsv"
+    group:
+        "text_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         reference=plain(TEXT.measurement.reference),
@@ -175,11 +185,13 @@ rule text_plot_heads:
         "logs/text/figures/heads.log",
     benchmark:
         "logs/text/figures/heads.tsv"
+    group:
+        "text_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         models=TEXT.models,
@@ -207,11 +219,13 @@ rule text_plot_filters:
         "logs/text/figures/filters.log",
     benchmark:
         "logs/text/figures/filters.tsv"
+    group:
+        "text_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         code=code("text/plot_filters.py"),
@@ -237,11 +251,13 @@ rule text_plot_embeddings:
         "logs/text/figures/embeddings.log",
     benchmark:
         "logs/text/figures/embeddings.tsv"
+    group:
+        "text_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         models=TEXT.models,
@@ -268,11 +284,13 @@ rule text_plot_topics:
         "logs/text/figures/topics.log",
     benchmark:
         "logs/text/figures/topics.tsv"
+    group:
+        "text_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         corpora=list(TEXT_CORPORA),
@@ -299,11 +317,13 @@ rule text_plot_documents:
         "logs/text/figures/documents.log",
     benchmark:
         "logs/text/figures/documents.tsv"
+    group:
+        "text_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         corpora=list(TEXT_CORPORA),

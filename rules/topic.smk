@@ -22,11 +22,13 @@ rule topic_corpus:
         "logs/topic/{corpus}/corpus.tsv"
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
+    group:
+        "topic_corpora"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         corpus=lambda wildcards: plain(TOPIC_CORPORA[wildcards.corpus]),
@@ -49,7 +51,7 @@ rule topic_theory:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         corpora={
@@ -74,11 +76,13 @@ rule topic_reference:
         "logs/topic/{corpus}/reference.tsv"
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
+    group:
+        "topic_corpora"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         seeds=TOPIC_SEEDS,
@@ -112,12 +116,14 @@ rule topic_train:
         corpus=one_of(TOPIC_CORPORA),
         variant=one_of(TOPIC_TOGETHER),
     priority: 1  # trainings first, for what follows them is short
+    group:
+        trainings("topic")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
-        runtime=60,
+        mem_mb=memory(1500),
+        runtime=minutes(20, paper=60),
         gpu=1,
     params:
         seeds=TOPIC_SEEDS,
@@ -148,12 +154,14 @@ rule topic_train_seed:
         variant=one_of(TOPIC_APART),
         seed=one_of(map(str, TOPIC_SEEDS)),
     priority: 1
+    group:
+        trainings("topic")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=120,
+        mem_mb=memory(2000),
+        runtime=minutes(30, paper=120),
         gpu=1,
     params:
         seeds=lambda wildcards: [int(wildcards.seed)],
@@ -192,12 +200,14 @@ rule topic_measure:
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
         variant=one_of(TOPIC_VARIANTS),
+    group:
+        "topic_measures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=30,
+        mem_mb=memory(2000),
+        runtime=minutes(20, paper=30),
     params:
         seeds=TOPIC_SEEDS,
         measurement=plain(TOPIC.measurement),
@@ -219,12 +229,14 @@ rule topic_grid:
     wildcard_constraints:
         grid=one_of(TOPIC_GRIDS),
     priority: 1
+    group:
+        trainings("topic")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
-        runtime=120,
+        mem_mb=memory(1500),
+        runtime=minutes(30, paper=120),
         gpu=1,
     params:
         grid=lambda wildcards: plain(TOPIC_GRIDS[wildcards.grid]),
@@ -251,12 +263,14 @@ rule topic_sweep:
     benchmark:
         "logs/topic/sweep.tsv"
     priority: 1
+    group:
+        trainings("topic")
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
-        runtime=120,
+        mem_mb=memory(1500),
+        runtime=minutes(30, paper=120),
         gpu=1,
     params:
         sweep=plain(TOPIC_SWEEP),
@@ -283,7 +297,7 @@ rule topic_runs:
         CONDA
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime=10,
     params:
         code=code("report/study.py"),
@@ -320,11 +334,13 @@ rule topic_plot_matrices:
         "logs/topic/figures/{figure}.tsv"
     wildcard_constraints:
         figure="embeddings|values|column_products|key_query",
+    group:
+        "topic_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         variants=lambda wildcards: TOPIC_PANELS[wildcards.figure],
@@ -353,11 +369,13 @@ rule topic_plot_sentences:
         "logs/topic/figures/sentences.log",
     benchmark:
         "logs/topic/figures/sentences.tsv"
+    group:
+        "topic_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         variants=TOPIC_PANELS["sentences"],
@@ -389,11 +407,13 @@ rule topic_plot_attention:
         "logs/topic/figures/attention.log",
     benchmark:
         "logs/topic/figures/attention.tsv"
+    group:
+        "topic_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         reference_length=TOPIC.measurement.reference_length,
@@ -420,11 +440,13 @@ rule topic_plot_stages:
         "logs/topic/figures/stages.log",
     benchmark:
         "logs/topic/figures/stages.tsv"
+    group:
+        "topic_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         variants=TOPIC_PANELS["stages"],
@@ -451,11 +473,13 @@ rule topic_plot_sweep:
         "logs/topic/figures/sweep.log",
     benchmark:
         "logs/topic/figures/sweep.tsv"
+    group:
+        "topic_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         code=code("topic/plot_sweep.py"),
@@ -485,11 +509,13 @@ rule topic_plot_components:
         "logs/topic/figures/{figure}.tsv"
     wildcard_constraints:
         figure="compensation|architectures",
+    group:
+        "topic_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         variants=lambda wildcards: TOPIC_PANELS[wildcards.figure],
@@ -517,11 +543,13 @@ rule topic_plot_theory:
         "logs/topic/figures/theory.log",
     benchmark:
         "logs/topic/figures/theory.tsv"
+    group:
+        "topic_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         code=code("topic/plot_theory.py"),
@@ -551,11 +579,13 @@ rule topic_plot_documents:
         "logs/topic/figures/documents.log",
     benchmark:
         "logs/topic/figures/documents.tsv"
+    group:
+        "topic_figures"
     conda:
         CONDA
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
         runtime=10,
     params:
         corpora=[*TOPIC_CORPORA],

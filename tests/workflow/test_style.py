@@ -62,8 +62,9 @@ def test_a_rule_is_complete(rule: str) -> None:
     """A job would run without a log, a limit for the scheduler, or the code trigger."""
     text = JOBS[rule]
     directives = re.findall(r"^    (\w+):", text, re.M)
-    wanted = ["output", "log", "benchmark", "conda", "threads", "resources", "params", "message"]
-    assert [name for name in [*wanted, "script"] if name not in directives] == []
+    wanted = ["output", "log", "conda", "threads", "resources", "params", "message", "script"]
+    wanted.append("cache" if "cache" in directives else "benchmark")  # Snakemake forbids both
+    assert [name for name in wanted if name not in directives] == []
     assert {"mem_mb", "runtime"} <= {*re.findall(r"^        (\w+)=", text, re.M)}
     (script,) = re.findall(r'script:\n        "\.\./scripts/(.*)"', text)
     assert f'code=code("{script}"),' in text
@@ -77,6 +78,21 @@ def test_a_rule_asks_for_a_gpu_if_its_script_uses_one(rule: str) -> None:
     (script,) = re.findall(r'script:\n        "\.\./(.*)"', JOBS[rule])
     uses = "job.compute(" in (ROOT / script).read_text("utf-8")
     assert ("gpu=1" in JOBS[rule]) == uses
+
+
+def test_a_rule_shares_submissions_or_runs_on_the_login_node() -> None:
+    """The queue of a cluster would drown in jobs of seconds."""
+    snakefile = (ROOT / "Snakefile").read_text("utf-8")
+    (names,) = re.findall(r"^localrules:\n((?:    \w+,\n)+)", snakefile, re.M)
+    local = {*re.findall(r"\w+", names)} - {"all"}
+    assert local <= RULES.keys()
+    grouped = {name for name, text in JOBS.items() if re.search(r"^    group:", text, re.M)}
+    assert JOBS.keys() - local == grouped
+    profile = yaml.safe_load((ROOT / "profiles/slurm/profile.yaml").read_text("utf-8"))
+    merged = {entry.split("=")[0] for entry in profile["group-components"]}
+    studies = re.findall(r'group:\n        trainings\("(\w+)"\)', "".join(JOBS.values()))
+    named = re.findall(r'group:\n        "(\w+)"', "".join(JOBS.values()))
+    assert merged == {*named, *(f"{study}_trainings" for study in studies)}
 
 
 def test_rules_are_jobs_or_named_targets() -> None:

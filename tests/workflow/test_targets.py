@@ -1,13 +1,11 @@
-"""What people ask for: all, a study, one artifact, by hand, elsewhere, in another workflow."""
+"""What people ask for: all, a study, one artifact, an artifact by hand."""
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
-from checkouts import ROOT, SMOKE, Checkout, called, copied, merged, tiny
+from checkouts import ROOT, SMOKE, Checkout, called
 
 PAPER = ROOT / "config/paper.yaml"
 
@@ -184,61 +182,3 @@ def test_what_the_topic_study_trains_is_a_model_of_the_others(checkout: Checkout
     command = [checkout.source / "scripts/embedding/search.py", "index.parquet", "word7"]
     folder = checkout.path("embedding/own/plain")
     assert "layer  0" in called([sys.executable, *command], folder)
-
-
-# --- elsewhere ----------------------------------------------------------------------------------
-
-
-def test_results_go_where_directory_says(inputs: Path, tmp_path: Path) -> None:
-    """A big disk or a shared checkout could not be used."""
-    source = copied(ROOT, tmp_path / "source")
-    before = {path.name for path in source.iterdir()}
-    elsewhere = Checkout(source, tmp_path / "elsewhere", inputs=inputs)
-    elsewhere.snakemake("--", "results/topic/theory.json", "results/models/encoder/source.json")
-    assert elsewhere.path("topic/theory.json").is_file()
-    assert (elsewhere.directory / "logs/topic/theory.log").is_file()
-    assert {path.name for path in source.iterdir()} == before
-
-
-MODULE = """
-configfile: "outer.yaml"
-
-
-module anatomy:
-    snakefile:
-        "{snakefile}"
-    config:
-        config["anatomy"]
-    prefix:
-        "anatomy"
-
-
-use rule * from anatomy as anatomy_*
-
-
-rule mine:
-    default_target: True
-    input:
-        "anatomy/results/claims.csv",
-    output:
-        "copy.csv",
-    shell:
-        "cp {{input}} {{output}}"
-"""
-
-
-def test_the_workflow_is_a_module_of_another(checkout: Checkout, tmp_path: Path) -> None:
-    """Nobody could build on these results in a workflow of their own."""
-    outer = tmp_path / "outer"
-    (outer / "anatomy").mkdir(parents=True)
-    snakefile = MODULE.format(snakefile=checkout.source / "Snakefile")
-    (outer / "Snakefile").write_text(snakefile, encoding="utf-8")
-    config = merged(yaml.safe_load((ROOT / "config.yaml").read_text("utf-8")), tiny())
-    (outer / "outer.yaml").write_text(yaml.safe_dump({"anatomy": config}), encoding="utf-8")
-    ledger = checkout.path("claims.csv").read_bytes()
-    shutil.move(checkout.path(""), outer / "anatomy/results")
-    shutil.copytree(checkout.directory / "inputs", outer / "inputs")
-    (outer / "anatomy/results/claims.csv").unlink()
-    printed = Checkout(outer).snakemake("--configfile", "outer.yaml")
-    assert "2 of 2 steps" in printed
-    assert (outer / "copy.csv").read_bytes() == ledger

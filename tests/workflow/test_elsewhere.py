@@ -1,0 +1,128 @@
+"""Other places: other folders, a checkout that nobody may write to, another workflow, a cache."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from checkouts import NOTHING, ROOT, Checkout, called, copied, merged, tiny
+
+SOME = ["results/topic/lda/value_squared/seed0/run.json", "results/models/encoder/source.json"]
+
+
+def test_results_go_where_directory_says(inputs: Path, tmp_path: Path) -> None:
+    """A big disk or a shared checkout could not be used, or a name of a folder stop everything."""
+    source = copied(ROOT, tmp_path / "göteborg 1/source")
+    before = {path.name for path in source.iterdir()}
+    elsewhere = Checkout(source, tmp_path / "else where/größe ü", inputs=inputs)
+    elsewhere.snakemake("--", *SOME, "results/text/figures/documents.png")
+    assert elsewhere.path("text/figures/documents.png").is_file()
+    assert (elsewhere.directory / "logs/models/encoder.log").is_file()
+    assert {path.name for path in source.iterdir()} == before
+    assert elsewhere.plan("--", *SOME) == NOTHING
+
+
+def test_a_checkout_may_be_read_only(inputs: Path, tmp_path: Path) -> None:
+    """A group could not share one checkout that nobody changes by accident."""
+    source = copied(ROOT, tmp_path / "source")
+    for path in [source, *source.rglob("*")]:
+        path.chmod(path.stat().st_mode & ~0o222)  # which root does not mind
+    mounted = ["unshare", "--mount", "sh", "-c"]
+    mounted += [
+        'mount --bind -o ro "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"',
+        source,
+    ]
+    can_mount = subprocess.run([*mounted, "true"], capture_output=True).returncode == 0
+    elsewhere = Checkout(source, tmp_path / "elsewhere", inputs=inputs)
+    elsewhere.prefix = mounted if can_mount else []
+    if can_mount:
+        assert "Read-only" in called([*mounted, "touch", source / "x"], tmp_path, status=1)
+    elsewhere.snakemake("--", *SOME)
+    assert elsewhere.plan("--", *SOME) == NOTHING
+
+
+MODULE = """
+configfile: "outer.yaml"
+
+
+module anatomy:
+    snakefile:
+        "{snakefile}"
+    config:
+        config["anatomy"]
+    prefix:
+        "anatomy"
+
+
+use rule * from anatomy as anatomy_*
+
+
+rule mine:
+    default_target: True
+    input:
+        "anatomy/results/claims.csv",
+    output:
+        "copy.csv",
+    shell:
+        "cp {{input}} {{output}}"
+"""
+
+
+@pytest.fixture
+def outer(checkout: Checkout, tmp_path: Path) -> Checkout:
+    """Another workflow that has this one as a module, and finished results of it."""
+    folder = tmp_path / "outer"
+    (folder / "anatomy").mkdir(parents=True)
+    snakefile = MODULE.format(snakefile=checkout.source / "Snakefile")
+    (folder / "Snakefile").write_text(snakefile, encoding="utf-8")
+    config = merged(yaml.safe_load((ROOT / "config.yaml").read_text("utf-8")), tiny())
+    (folder / "outer.yaml").write_text(yaml.safe_dump({"anatomy": config}), encoding="utf-8")
+    shutil.move(checkout.path(""), folder / "anatomy/results")
+    shutil.copytree(checkout.directory / "inputs", folder / "inputs")
+    return Checkout(folder)
+
+
+def test_the_workflow_is_a_module_of_another(outer: Checkout) -> None:
+    """Nobody could build on these results in a workflow of their own."""
+    ledger = outer.directory / "anatomy/results/claims.csv"
+    before = ledger.read_bytes()
+    ledger.unlink()
+    printed = outer.snakemake("--configfile", "outer.yaml")
+    assert "2 of 2 steps" in printed
+    assert (outer.directory / "copy.csv").read_bytes() == before
+
+
+def test_a_rule_is_imported_into_another_workflow(outer: Checkout, fresh: Checkout) -> None:
+    """A study could not be one target among others."""
+    asked = ["--configfile", "outer.yaml", "--", "anatomy_topic"]
+    assert outer.plan(*asked) == NOTHING  # its results are there
+    shutil.rmtree(outer.directory / "anatomy/results")
+    rules = {rule.removeprefix("anatomy_"): n for rule, n in outer.plan(*asked).rules.items()}
+    assert rules == fresh.plan("--", "topic").rules
+    # and alone, under another name, on results that are there
+    text = (outer.directory / "Snakefile").read_text("utf-8")
+    alone = text.replace("use rule * from", "use rule topic_theory from").replace(
+        "as anatomy_*", "as closed_forms"
+    )
+    (outer.directory / "Snakefile").write_text(alone, "utf-8")
+    outer.snakemake("--configfile", "outer.yaml", "--", "anatomy/results/topic/theory.json")
+    assert (outer.directory / "anatomy/results/topic/theory.json").is_file()
+
+
+def test_projects_share_what_takes_long_to_read(
+    fresh: Checkout, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of Wikipedia would be streamed, and LDA be fitted to it, once for every project."""
+    monkeypatch.setenv("SNAKEMAKE_OUTPUT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    other = Checkout(ROOT, tmp_path / "other", inputs=inputs)
+    table = "text/stories/seed1/topics.csv"
+    wanted = ["--cache", "text_corpus", "text_topics", "--", f"results/{table}"]
+    fresh.snakemake(*wanted)
+    printed = other.snakemake(*wanted)
+    assert "" == (other.directory / "logs/text/stories/seed1/topics.log").read_text()  # not run
+    assert printed.count("Symlinking output file") == 3 + 4
+    made, taken = (project.path(table) for project in (fresh, other))
+    assert taken.read_bytes() == made.read_bytes()
+    assert other.plan(*wanted) == NOTHING

@@ -62,14 +62,15 @@ def groups() -> dict[str, bool]:
 
 
 def submissions() -> list[Submission]:
-    """All that was submitted to SLURM so far."""
+    """All batch jobs that were submitted to SLURM so far."""
     printed = subprocess.run(
         ["scontrol", "show", "job", "--oneliner"], check=True, capture_output=True, text=True
     ).stdout
-    return [
+    jobs = [
         Submission(entry.split("=", 1) for entry in line.split() if "=" in entry)
         for line in printed.splitlines()
     ]
+    return [job for job in jobs if job["BatchFlag"] == "1"]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from scripts.anatomy import artifacts
 
 NAMES = (
     *("sampler", "attention", "structure", "training", "pairs", "alignment", "lego", "probing"),
-    *("modules", "overhead"),
+    *("modules", "start", "overhead"),
 )
 LATEST = ROOT / "benchmarks/results/latest.json"
 

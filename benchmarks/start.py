@@ -1,9 +1,9 @@
 """What it takes until Snakemake knows what to do, beside an empty workflow.
 
-Every command starts with it, and on a cluster every submission. With the default configuration and
-the results in results/ (nothing to do, if they are finished), and with the papers' sizes and twenty seeds in every
-study (nothing there yet). Seconds are the processes' own on the CPU, which a busy machine stretches
-least. Aims: under 4 seconds and 300 MB, and under 20 seconds.
+Every command starts with it, and on a cluster every submission. Once with the default configuration
+on the results that are there (nothing to do, if they are finished), and once with the papers' sizes
+and twenty seeds in every study, nothing there yet. Seconds are the processes' own on the CPU, which
+a busy machine stretches least. Aims: under 4 seconds and 300 MB, and under 20 seconds.
 """
 
 import os

@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 DIRECTORY ?= .
 REPORT := $(DIRECTORY)/results/report.html
 NEW_REPORT := results/.report-new.html
-SNAKEMAKE := $(BIN)/snakemake --directory $(DIRECTORY) --cores $(CORES) \
+SNAKEMAKE := $(BIN)/snakemake --directory "$(DIRECTORY)" --cores $(CORES) \
 	$(if $(CONFIGFILE),--configfile "$(CONFIGFILE)")
 
 # What a rule or snakefmt calls by name comes from .venv too.
@@ -20,23 +20,23 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .PHONY: help run smoke test test-faults test-cluster lint bench clean-env
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
-	@echo "  Settings:       CORES=4  CONFIGFILE=config/smoke.yaml  PYTHON=python3.12"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@echo "  Settings:         CORES=4  CONFIGFILE=config/smoke.yaml  DIRECTORY=elsewhere  PYTHON=python3.12"
 
 run: $(STAMP) ## run the workflow, then write results/report.html if anything is new
 	@$(if $(CONFIGFILE),$(BIN)/python -m scripts.anatomy.configuration "$(CONFIGFILE)")
 	@$(SNAKEMAKE)
 	@if $(report_is_current); then echo "Nothing new: $(REPORT) and what it shows are up to date."; \
-	else $(SNAKEMAKE) --report $(NEW_REPORT) && mv $(DIRECTORY)/$(NEW_REPORT) $(REPORT) && echo "Wrote $(REPORT)."; fi
+	else $(SNAKEMAKE) --report $(NEW_REPORT) && mv "$(DIRECTORY)/$(NEW_REPORT)" "$(REPORT)" && echo "Wrote $(REPORT)."; fi
 
 smoke: ## the whole workflow at its smallest (config/smoke.yaml), in the folder smoke/
 	@$(MAKE) --no-print-directory run CONFIGFILE=config/smoke.yaml DIRECTORY=smoke
 
 test: lint ## lint, then all tests
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-faults: $(STAMP) ## all tests of faults: kills, full disks, damaged files (half an hour)
-	$(BIN)/pytest -n 2 --dist loadfile --slow tests/faults
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --slow tests/faults
 
 test-cluster: $(STAMP) ## the tests on a SLURM of one node, which they start (as root; Debian: slurm-wlm, munge)
 	$(BIN)/pytest tests/cluster
@@ -54,7 +54,7 @@ clean-env: ## remove .venv; the next command makes it anew
 	rm -rf .venv
 
 # A report is current if nothing in results/, and no caption, is newer.
-report_is_current = [ -e $(REPORT) ] && [ -z "$$(find $(DIRECTORY)/results $(wildcard report) -type f -newer $(REPORT))" ]
+report_is_current = [ -e "$(REPORT)" ] && [ -z "$$(find "$(DIRECTORY)/results" $(wildcard report) -type f -newer "$(REPORT)")" ]
 
 # The environment, from nothing: what an interrupted or an older install left is not built upon,
 # and only a finished install leaves the stamp.
@@ -67,7 +67,7 @@ $(STAMP): envs/requirements.txt envs/assets.txt
 	@touch $(STAMP)
 
 check_python = \
-	case "$(CURDIR)" in *" "*) echo "Snakemake runs no script from a folder with a space in its path; move this one." >&2; exit 1;; esac; \
+	case "$(CURDIR)" in *" "*) echo "Snakemake starts no Python, so no .venv, from a folder with a space in its path; move this one." >&2; exit 1;; esac; \
 	"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	|| { echo "$(PYTHON) is missing or older than Python 3.11; name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }; \
 	"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null \

@@ -5,4 +5,5 @@ if workflow.remote_exec:
 
 onstart:
     if not workflow.local_exec:
+        check_slurm()
         print(count_submissions(workflow.dag), file=sys.stderr)

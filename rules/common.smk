@@ -1,6 +1,9 @@
 # What every study needs: the checked configuration and the fingerprints of code.
 import os
+import subprocess
 import sys
+
+from snakemake.exceptions import WorkflowError
 
 from scripts.anatomy.artifacts import digest
 from scripts.anatomy.configuration import ConfigError, validate
@@ -20,6 +23,10 @@ if not os.access(HERE, os.W_OK):
     sys.exit(
         f"{HERE} is read-only: run in another folder, or name one with --directory"
     )
+
+for name in ("results", "logs"):
+    if os.path.lexists(name) and not Path(name).is_dir():
+        sys.exit(f"{Path(name).absolute()} is no folder")
 
 CONDA = f"../envs/{SETTINGS.compute.environment}.yaml"
 
@@ -83,6 +90,16 @@ def run_here(workflow):
     for resource, variable in GRANTED.items():
         if os.environ.get(variable, "").isdigit():
             workflow.register_resource(resource, int(os.environ[variable]))
+
+
+def check_slurm():
+    """End the run where SLURM does not answer; its plugin would wait for it for ever."""
+    try:
+        subprocess.run(["sinfo"], check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        raise WorkflowError(
+            "SLURM does not answer here (`sinfo`): start on a login node of the cluster"
+        )
 
 
 def count_submissions(dag):

@@ -68,6 +68,7 @@ rule text_topics:
         runtime=minutes(60, paper=720),
     params:
         lda=plain(TEXT.lda),
+        seed=lambda wildcards: int(wildcards.seed),  # a cache knows no wildcards
         code=code("text/topics.py"),
     message:
         "Fit LDA to {wildcards.corpus}, seed {wildcards.seed}"

@@ -27,6 +27,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from scripts.anatomy import artifacts, devices
 from scripts.anatomy.artifacts import UnreadableArtifact, UnwritableArtifact
 from scripts.anatomy.compute import Compute, ComputeSettings
@@ -49,10 +51,12 @@ def run(main: Main, script: dict[str, Any]) -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", force=True
     )
+    _check_code(Path(getattr(job, "scriptdir", ROOT / "scripts/study")))
     _date_inputs(job.input)
     try:
-        _check_models(job.input)
-        main(job)
+        with _alone(job.output[0]):
+            _check_models(job.input)
+            main(job)
     except devices.DeviceMissing as error:
         sys.exit(f"compute.device: {error}")
     except (UnwritableArtifact, devices.LocksUnusable) as error:
@@ -100,6 +104,33 @@ def _tell(line: str, terminal: int) -> None:
         os.write(terminal, text)
 
 
+def _check_code(folder: Path) -> None:
+    """Exit unless the script of that folder has its own library, whose digest Snakemake knows."""
+    wanted = folder.resolve().parent.parent
+    if wanted != ROOT:
+        sys.exit(f"scripts are imported from {ROOT}, not from {wanted}: look at PYTHONPATH")
+
+
+@contextmanager
+def _alone(output: str) -> Iterator[None]:
+    """Wait for a process that makes the same output.
+
+    A job outlives a Snakemake that was killed, and would overwrite what the next one makes.
+    """
+    name = blake2b(str(output).encode(), digest_size=16).hexdigest()
+    lock = FileLock(Path(".snakemake/jobs", f"{name}.lock"))
+    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        logging.warning("another process makes %s; waiting for it", output)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _date_inputs(inputs: Iterable[str]) -> None:
     """Date files of the future now, after which Snakemake would take a job for failed.
 
@@ -134,6 +165,7 @@ def _from_command_line(script: Path) -> Any:
     parser = argparse.ArgumentParser(description="Make one artifact by hand.")
     parser.add_argument("artifact", help="path of the artifact, as the workflow names it")
     parser.add_argument("--configfile", nargs="+", default=[], help="overlays on config.yaml")
+    parser.add_argument("--directory", default=".", help="where results/ is, if not here")
     parser.add_argument("--threads", type=int, help="threads to use, if not the rule's")
     arguments = parser.parse_args()
     for file in arguments.configfile:
@@ -141,8 +173,10 @@ def _from_command_line(script: Path) -> Any:
             read(Path(file))  # which Snakemake tells with a traceback
         except ConfigError as error:
             sys.exit(str(error))
+    overlays = [os.path.abspath(file) for file in arguments.configfile]
+    os.chdir(arguments.directory)
     arguments.artifact = os.path.relpath(arguments.artifact)
-    with _workflow({}, arguments.configfile) as workflow:
+    with _workflow({}, overlays) as workflow:
         rule = _producer(arguments.artifact, workflow)
         if rule is None:
             sys.exit(f"no rule makes {arguments.artifact}")
@@ -208,6 +242,7 @@ def compute(snakemake: Any) -> Iterator[Compute]:
         gpus_granted=int(getattr(snakemake.resources, "gpu", 0)),
         jobs_per_device=settings.gpu_jobs_per_device,
     ) as device:
+        logging.info("computing on %s", device)
         yield Compute(
             device=device,
             autocast=settings.autocast,

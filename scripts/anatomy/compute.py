@@ -14,7 +14,7 @@ class ComputeSettings(Settings):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         "auto", description="auto takes a GPU where the job was granted one and there is one."
     )
-    gpu_jobs_per_device: PositiveInt = Field(1, description="Jobs that may share one GPU.")
+    gpu_jobs_per_device: PositiveInt = Field(1, le=100, description="Jobs that may share one GPU.")
     environment: Literal["cpu", "cuda"] = Field(
         "cpu", description="Which file of envs/ the rules name, for --sdm conda."
     )

@@ -52,7 +52,7 @@ def choose(setting: Setting, *, gpus_granted: int, device_count: int | None = No
             return kind
     if setting == "auto":
         return "cpu"
-    raise DeviceMissing(f"device: {setting} was asked for, but torch finds none here (try auto)")
+    raise DeviceMissing(f"{setting} was asked for, but torch finds none here (try auto)")
 
 
 @contextmanager
@@ -118,7 +118,11 @@ def _lock_names(kind: Kind, count: int) -> dict[str, str]:
     if kind == "mps":
         return {"mps": "mps"}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    cards = visible.split(",")[:count] if visible else [str(i) for i in range(count)]
+    cards = (
+        [card.strip() for card in visible.split(",")][:count]
+        if visible
+        else [str(i) for i in range(count)]
+    )
     allocation = f"slurm{job}." if (job := _slurm_job()) else ""
     return {f"cuda:{i}": allocation + re.sub(r"\W", "_", card) for i, card in enumerate(cards)}
 

@@ -10,14 +10,12 @@ What executes on import counts as well: statements of a module that are not defi
 definitions under a decorator of this project, which may put them into a registry. Where the
 analysis cannot tell (a star import, a module passed around as an object) the whole module counts.
 Out of its sight are imports by a computed name, files that the code reads, and installed packages.
-Python's minor versions differ in their syntax trees, hence in their digests.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, cached_property
@@ -64,21 +62,22 @@ def fingerprints(
     work them out takes a second, and a workflow manager reads its rules for each job of a cluster.
     A file that cannot be read or written is done without.
     """
-    code = hashlib.blake2b(f"{sys.version_info[:2]} {sorted(ignore)}\n".encode())
+    code = hashlib.blake2b(f"{sorted(ignore)}\n".encode())
     for file in sorted((root / PACKAGE).rglob("*.py")):
         text = file.read_bytes()
         code.update(f"{file.relative_to(root)} {len(text)}\n".encode() + text)
-    try:
-        known = artifacts.read_json(remembered)
-        if known["code"] == code.hexdigest():
-            return known["scripts"]
-    except (artifacts.UnreadableArtifact, LookupError, TypeError):
-        pass
-    found = {
-        script.relative_to(root / PACKAGE).as_posix(): fingerprint(script, root=root, ignore=ignore)
+    scripts = [
+        script.relative_to(root / PACKAGE).as_posix()
         for script in sorted((root / PACKAGE).glob("*/*.py"))
         if script.parent.name != LIBRARY
-    }
+    ]
+    try:
+        known = artifacts.read_json(remembered)
+        if known["code"] == code.hexdigest() and known["scripts"].keys() == {*scripts}:
+            return known["scripts"]
+    except (artifacts.UnreadableArtifact, LookupError, TypeError, AttributeError):
+        pass
+    found = {name: fingerprint(root / PACKAGE / name, root=root, ignore=ignore) for name in scripts}
     with suppress(OSError, artifacts.UnwritableArtifact):
         artifacts.write_json(remembered, {"code": code.hexdigest(), "scripts": found})
     return found
@@ -221,7 +220,7 @@ class _Part:
                 body[:] = [statement for statement in body if not _is_comment(statement)]
             if isinstance(node, ast.Call):  # what a configuration field says about itself
                 node.keywords[:] = [word for word in node.keywords if word.arg != "description"]
-        return ast.dump(self.node)
+        return _written(self.node)
 
     @cached_property
     def uses(self) -> _Uses:
@@ -265,6 +264,26 @@ class _Module:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         parts = [self.parts[i] for name in _dotted(called)[:1] for i in self.names.get(name, ())]
         return any(not part.alias or part.alias.target[0] == PACKAGE for part in parts)
+
+
+def _written(node: object) -> str:
+    """A syntax tree as text, without positions and without what is empty or left out.
+
+    `ast.dump` writes the same code differently from one version of Python to the next, whose trees
+    have ever more fields that are empty.
+    """
+    if isinstance(node, list):
+        return f"[{', '.join(map(_written, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    if isinstance(node, ast.Constant):
+        return repr(node.value)
+    fields = [
+        f"{name}={_written(value)}"
+        for name, value in ast.iter_fields(node)
+        if value is not None and value != []
+    ]
+    return f"{type(node).__name__}({', '.join(fields)})"
 
 
 def _parsed(name: Dotted, package: Dotted, file: Path) -> _Module:

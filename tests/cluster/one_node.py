@@ -96,6 +96,7 @@ def running(folder: Path, *, cpus: int, memory: int, gpus: int) -> Iterator[None
         _start("slurmctld", folder, undo, "-D")
         _start("slurmd", folder, undo, "-D")
         _wait_for_node(folder)
+        undo.callback(_end_jobs)
         yield
 
 
@@ -107,6 +108,18 @@ def _of_munge(folder: Path) -> list[str]:
         "--force",
         *(f"--{name}={folder}/munge.{end}" for name, end in places.items()),
     ]
+
+
+def _end_jobs() -> None:
+    """End what still runs: jobs live on without the daemons."""
+    limit = time.monotonic() + PATIENCE
+    while _printed("squeue", "--noheader") and time.monotonic() < limit:
+        _printed("scancel", "--user", str(os.geteuid()))
+        time.sleep(1)
+
+
+def _printed(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True).stdout
 
 
 def _start(name: str, folder: Path, undo: ExitStack, *options: str) -> None:

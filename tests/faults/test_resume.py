@@ -41,7 +41,7 @@ def test_snakemake_killed_and_its_job_lives_on(training: Training, uninterrupted
     orphan.suspend()  # so that it is still there when the next one comes
     training.unlock()
     snakemake = training.start()
-    until(lambda: "another process is training" in training.log, "the second job waits")
+    until(lambda: "another process makes" in training.log, "the second job waits")
     assert not (training.folder / RUN / OUTPUTS[0]).exists()
     orphan.resume()
     assert snakemake.wait(PATIENCE) == 0, training.printed

@@ -394,6 +394,23 @@ def test_sixty_scripts_over_forty_modules_take_no_time(tmp_path: Path) -> None:
     assert time.process_time() - start < 1.5  # about 0.3 s on an idle core
 
 
+def test_the_digest_is_the_same_under_any_python(digest: Digest) -> None:
+    """Results moved to a machine with another Python would be made anew."""
+    script = """
+        from scripts.lib.core import used
+
+        def f(*names: str, end=None, **more) -> list[str]:
+            return [*(f"{name!r:>9}{end}" for name in names), *map(lambda x: -x, [1, True])]
+
+        match f(*"ab", **{"x": None}):
+            case [first, *_] if first is not None:
+                print(used(f"{first=}"), b"", 1.0, ...)
+            case None | False:
+                raise SystemExit
+    """
+    assert digest(script, CORE) == "ce9c6925075dc473"
+
+
 # --- all at once --------------------------------------------------------------------------------
 
 

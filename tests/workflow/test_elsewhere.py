@@ -46,6 +46,15 @@ MODULE = """
 configfile: "outer.yaml"
 
 
+rule mine:
+    input:
+        "anatomy/results/claims.csv",
+    output:
+        "copy.csv",
+    shell:
+        "cp {{input}} {{output}}"
+
+
 module anatomy:
     snakefile:
         "{snakefile}"
@@ -55,17 +64,7 @@ module anatomy:
         "anatomy"
 
 
-use rule * from anatomy as anatomy_*
-
-
-rule mine:
-    default_target: True
-    input:
-        "anatomy/results/claims.csv",
-    output:
-        "copy.csv",
-    shell:
-        "cp {{input}} {{output}}"
+use rule * from anatomy exclude all as anatomy_*
 """
 
 
@@ -102,8 +101,9 @@ def test_a_rule_is_imported_into_another_workflow(outer: Checkout, fresh: Checko
     assert rules == fresh.plan("--", "topic").rules
     # and alone, under another name, on results that are there
     text = (outer.directory / "Snakefile").read_text("utf-8")
-    alone = text.replace("use rule * from", "use rule topic_theory from").replace(
-        "as anatomy_*", "as closed_forms"
+    alone = text.replace(
+        "use rule * from anatomy exclude all as anatomy_*",
+        "use rule topic_theory from anatomy as closed_forms",
     )
     (outer.directory / "Snakefile").write_text(alone, "utf-8")
     outer.snakemake("--configfile", "outer.yaml", "--", "anatomy/results/topic/theory.json")
@@ -117,12 +117,16 @@ def test_projects_share_what_takes_long_to_read(
     monkeypatch.setenv("SNAKEMAKE_OUTPUT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     other = Checkout(ROOT, tmp_path / "other", inputs=inputs)
-    table = "text/stories/seed1/topics.csv"
-    wanted = ["--cache", "text_corpus", "text_topics", "--", f"results/{table}"]
+    tables = [f"text/stories/seed{seed}/topics.csv" for seed in (0, 1)]
+    wanted = ["--cache", "text_corpus", "text_topics", "--"]
+    wanted += [f"results/{table}" for table in tables]
     fresh.snakemake(*wanted)
     printed = other.snakemake(*wanted)
     assert "" == (other.directory / "logs/text/stories/seed1/topics.log").read_text()  # not run
-    assert printed.count("Symlinking output file") == 3 + 4
-    made, taken = (project.path(table) for project in (fresh, other))
-    assert taken.read_bytes() == made.read_bytes()
+    assert printed.count("Symlinking output file") == 3 + 2 * 4
+    made, taken = (
+        [project.path(table).read_bytes() for table in tables] for project in (fresh, other)
+    )
+    assert taken == made
+    assert made[0] != made[1]  # a seed is not taken for another
     assert other.plan(*wanted) == NOTHING

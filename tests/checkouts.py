@@ -79,7 +79,7 @@ class Checkout:
         rules = {rule: int(count) for rule, count in map(str.split, table[1].splitlines())}
         del rules["total"]
         rules.pop("all", None)
-        return Plan(rules, set(re.findall(r"^Job \d+: (.*)$", printed, re.M)))
+        return Plan(rules, set(re.findall(r"^ *Job \d+: (.*)$", printed, re.M)))
 
     def by_hand(self, module: str, *arguments: str | Path, status: int = 0) -> str:
         """What `python -m module` prints."""

@@ -38,8 +38,8 @@ test: lint ## lint, then all tests
 test-faults: $(STAMP) ## all tests of faults: kills, full disks, damaged files (half an hour)
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --slow tests/faults
 
-test-cluster: $(STAMP) ## the tests on a SLURM of one node, which they start (as root; Debian: slurm-wlm, munge)
-	$(BIN)/pytest tests/cluster
+test-cluster: $(STAMP) ## all tests on a SLURM of one node, which they start (as root; Debian: slurm-wlm, munge)
+	$(BIN)/pytest --slow tests/cluster
 
 lint: $(STAMP) ## style of Python and rules, and Snakemake's own lint
 	$(BIN)/ruff check .

@@ -337,8 +337,7 @@ class LegoStudy(Settings):
             self._check(f"variants.{name}", variant)
         for figure, names in self.figures:
             for name in names:
-                if name not in self.variants:
-                    raise inconsistent(f"figures.{figure}", f"no variant named {name}")
+                check_known(f"figures.{figure}", name, self.variants, "variant")
         return self
 
     @property

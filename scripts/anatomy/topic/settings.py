@@ -527,8 +527,7 @@ class TopicStudy(Settings):
 
     def _check_shown(self, figure: str, name: str) -> None:
         """Raise if a figure cannot show a variant, for it does not train what the figure shows."""
-        if name not in self.variants:
-            raise inconsistent(f"figures.{figure}", f"no variant named {name}")
+        check_known(f"figures.{figure}", name, self.variants, "variant")
         if name not in self.present_variants:
             return  # removed, and so left out
         model = self.present_variants[name].model

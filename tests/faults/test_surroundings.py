@@ -1,0 +1,77 @@
+"""What is around a run and not of its own making: other processes, other code, no cluster."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkouts import ROOT, Checkout
+
+THEORY = "results/topic/theory.json"
+JOB = """
+import sys, time
+from scripts.job import _alone
+
+with _alone(sys.argv[1]):
+    print(time.monotonic(), flush=True)
+    time.sleep(1)
+    print(time.monotonic())
+"""
+
+
+def test_one_job_at_a_time_makes_a_file(tmp_path: Path) -> None:
+    """A job that outlived its killed Snakemake would overwrite what the next one has made."""
+    command = [sys.executable, "-c", JOB]
+    spans = []
+    jobs = [
+        subprocess.Popen(
+            [*command, name], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for name in ("results/a", "results/a", "results/b")
+    ]  # fmt: skip
+    told = []
+    for job in jobs:
+        out, err = job.communicate(timeout=60)
+        assert job.returncode == 0, err
+        spans.append([float(number) for number in out.split()])
+        told.append(err)
+    (a, b), (c, d), _ = spans
+    assert b <= c or d <= a
+    assert [("another process makes results/a" in err) for err in sorted(told)] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_the_library_of_another_checkout_is_refused(
+    fresh: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results of that code would be kept under the digest of this one."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "other/scripts")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
+    printed = fresh.snakemake("--", THEORY, status=1)
+    assert "look at PYTHONPATH" in fresh.log_of_failure(printed)
+    assert not fresh.path("topic/theory.json").exists()
+
+
+@pytest.mark.parametrize("name", ["results", "logs"])
+def test_a_file_in_place_of_a_folder_is_told(fresh: Checkout, name: str) -> None:
+    """Snakemake would end in a traceback."""
+    (fresh.directory / name).symlink_to(fresh.directory / "nowhere")
+    *_, line = fresh.snakemake("-n", "--", THEORY, status=1).splitlines()
+    assert line == f"{fresh.directory / name} is no folder"
+
+
+def test_a_cluster_that_does_not_answer_is_told(
+    fresh: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who forgets to log in to the cluster would wait for ever."""
+    monkeypatch.setenv("SLURM_CONF", str(fresh.directory / "none.conf"))
+    wanted = "results/topic/lda/seed0/corpus.safetensors"
+    profile = ["--workflow-profile", ROOT / "profiles/slurm"]
+    printed = fresh.snakemake(*profile, "--", wanted, status=1, timeout=100)
+    assert "SLURM does not answer here" in printed
+    assert "Traceback" not in printed

@@ -118,13 +118,15 @@ def _alone(output: str) -> Iterator[None]:
     A job outlives a Snakemake that was killed, and would overwrite what the next one makes.
     """
     name = blake2b(str(output).encode(), digest_size=16).hexdigest()
-    lock = FileLock(Path(".snakemake/jobs", f"{name}.lock"))
-    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        logging.warning("another process makes %s; waiting for it", output)
-        lock.acquire()
+    path = Path(".snakemake/jobs", f"{name}.lock")
+    lock = FileLock(path)
+    with artifacts.writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            logging.warning("another process makes %s; waiting for it", output)
+            lock.acquire()
     try:
         yield
     finally:

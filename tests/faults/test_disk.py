@@ -302,7 +302,7 @@ JOB = """
 from types import SimpleNamespace
 from scripts import job
 def main(snakemake): {body}
-snakemake = SimpleNamespace(log=["{log}"], input=[], config={{}}, resources=None)
+snakemake = SimpleNamespace(log=["{log}"], input=[], output=["none"], config={{}})
 job.run(main, globals())
 """
 

@@ -95,7 +95,7 @@ def run_here(workflow):
 def check_slurm():
     """End the run where SLURM does not answer; its plugin would wait for it for ever."""
     try:
-        subprocess.run(["sinfo"], check=True, capture_output=True, timeout=60)
+        subprocess.run(["sinfo"], check=True, capture_output=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
         raise WorkflowError(
             "SLURM does not answer here (`sinfo`): start on a login node of the cluster"

@@ -21,13 +21,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from scripts.anatomy import artifacts, devices
 from scripts.anatomy.artifacts import UnreadableArtifact, UnwritableArtifact
@@ -111,26 +109,14 @@ def _check_code(folder: Path) -> None:
         sys.exit(f"scripts are imported from {ROOT}, not from {wanted}: look at PYTHONPATH")
 
 
-@contextmanager
-def _alone(output: str) -> Iterator[None]:
+def _alone(output: str) -> AbstractContextManager[None]:
     """Wait for a process that makes the same output.
 
     A job outlives a Snakemake that was killed, and would overwrite what the next one makes.
     """
     name = blake2b(str(output).encode(), digest_size=16).hexdigest()
-    path = Path(".snakemake/jobs", f"{name}.lock")
-    lock = FileLock(path)
-    with artifacts.writable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            logging.warning("another process makes %s; waiting for it", output)
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+    waiting = f"another process makes {output}; waiting for it"
+    return artifacts.locked(Path(".snakemake/jobs", f"{name}.lock"), waiting)
 
 
 def _date_inputs(inputs: Iterable[str]) -> None:

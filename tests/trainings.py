@@ -102,10 +102,13 @@ def until(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.005)
 
 
-def started_until_a_random_step(
+def suspended_at_a_random_step(
     training: Training, *options: str
 ) -> tuple[psutil.Popen, psutil.Process]:
-    """A training under way: snakemake, and the process of the job."""
+    """A training under way: snakemake, and the process of the job.
+
+    The process is suspended, or it might end before a busy machine comes back to the test.
+    """
     snakemake = training.start(*options)
     step = random.randrange(1, STEPS // 2)
     until(lambda: training.step >= step or snakemake.poll() is not None, f"step {step} is saved")
@@ -115,6 +118,8 @@ def started_until_a_random_step(
         for process in snakemake.children(recursive=True)
         if process.cmdline()[-1].endswith(".train.py")
     ]
+    job.suspend()
+    assert training.step < STEPS
     return snakemake, job
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import logging
 import math
 import os
 import re
@@ -26,11 +27,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 if TYPE_CHECKING:
     import pandas
     import torch
 
+
+logger = logging.getLogger(__name__)
 
 # What only a write can meet: a full disk, a quota, a limit, a read-only or a lockless file system
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENOLCK}
@@ -81,6 +85,26 @@ def writable(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
         if reason is None:
             raise
         raise UnwritableArtifact(path, reason) from error
+
+
+@contextmanager
+def locked(path: Path, waiting: str) -> Iterator[None]:
+    """Holds the lock file `path`; logs `waiting` while another process has it.
+
+    Raises UnwritableArtifact if the file, or its folder, cannot be made.
+    """
+    lock = FileLock(path)
+    with writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            logger.warning("%s", waiting)
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _unwritable(error: Exception, path: Path, temporary: Path) -> str | None:

@@ -18,14 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
 import torch
-from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -121,29 +120,23 @@ class RunState:
     def __init__(self, folder: Path, fingerprint: str) -> None:
         self.folder = folder
         self.fingerprint = fingerprint
-        self._lock = FileLock(folder / "lock")
 
     def __enter__(self) -> Self:
         """Raises UnwritableArtifact if the folder, or its lock, cannot be made."""
-        with artifacts.writable(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not _acquired_at_once(self._lock):
-                logger.warning("another process is training in %s; waiting for it", self.folder)
-                self._lock.acquire()
-        try:
+        waiting = f"another process is training in {self.folder}; waiting for it"
+        with ExitStack() as stack:
+            stack.enter_context(artifacts.locked(self.folder / "lock", waiting))
             artifacts.remove_leftovers(self.folder)
             mark = self.folder / "fingerprint"
             if not mark.exists() or mark.read_bytes() != self.fingerprint.encode():
                 self.clear()
                 with artifacts.writing(mark) as path:
                     path.write_bytes(self.fingerprint.encode())
-        except BaseException:
-            self._lock.release()
-            raise
+            self._held = stack.pop_all()  # nothing was raised: until the run is over
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self._held.close()
 
     def clear(self) -> None:
         """Forget everything but the lock."""
@@ -235,14 +228,6 @@ class RunState:
             with artifacts.writable(path):
                 path.touch()  # newer than the inputs it was made from, or the job would run again
         return True
-
-
-def _acquired_at_once(lock: FileLock) -> bool:
-    try:
-        lock.acquire(blocking=False)
-    except TimeoutError:
-        return False
-    return True
 
 
 def fit(

@@ -12,14 +12,14 @@ from trainings import (
     RUN,
     Training,
     alive,
-    started_until_a_random_step,
+    suspended_at_a_random_step,
     until,
 )
 
 
 def test_everything_killed(training: Training, uninterrupted: Training) -> None:
     """A power cut, or a batch system without patience, would cost the training so far."""
-    snakemake, job = started_until_a_random_step(training)
+    snakemake, job = suspended_at_a_random_step(training)
     for process in (snakemake, job):
         process.kill()
     snakemake.wait(PATIENCE)
@@ -35,10 +35,9 @@ def test_everything_killed(training: Training, uninterrupted: Training) -> None:
 
 def test_snakemake_killed_and_its_job_lives_on(training: Training, uninterrupted: Training) -> None:
     """The orphan and the new job would write the same files in turn."""
-    snakemake, orphan = started_until_a_random_step(training)
+    snakemake, orphan = suspended_at_a_random_step(training)
     snakemake.kill()
     snakemake.wait(PATIENCE)
-    orphan.suspend()  # so that it is still there when the next one comes
     training.unlock()
     snakemake = training.start()
     until(lambda: "another process makes" in training.log, "the second job waits")
@@ -52,8 +51,9 @@ def test_snakemake_killed_and_its_job_lives_on(training: Training, uninterrupted
 
 def test_job_terminated(training: Training, uninterrupted: Training) -> None:
     """A time limit of SLURM, which sends SIGTERM, would cost what was not saved yet."""
-    snakemake, job = started_until_a_random_step(training)
+    snakemake, job = suspended_at_a_random_step(training)
     job.terminate()
+    job.resume()
     assert snakemake.wait(PATIENCE) == 1
     stopped_at = training.step
     assert f"stopped by signal 15 after step {stopped_at}" in training.log
@@ -65,8 +65,9 @@ def test_job_terminated(training: Training, uninterrupted: Training) -> None:
 
 def test_interrupted_from_the_keyboard(training: Training, uninterrupted: Training) -> None:
     """Ctrl-C, to use the machine for something else, would cost the training so far."""
-    snakemake, job = started_until_a_random_step(training)
+    snakemake, job = suspended_at_a_random_step(training)
     os.killpg(snakemake.pid, signal.SIGINT)  # a terminal sends it to all processes
+    job.resume()
     assert snakemake.wait(PATIENCE) != 0
     until(lambda: not alive(job), "the job has ended")
     stopped_at = training.step
@@ -80,23 +81,23 @@ def test_a_job_that_ran_out_of_memory_gets_more(
     training: Training, uninterrupted: Training
 ) -> None:
     """The system's killer would end the run, or the job be killed again for the same reason."""
-    snakemake, job = started_until_a_random_step(training, "--retries", "2")
+    snakemake, job = suspended_at_a_random_step(training, "--retries", "2")
     job.kill()  # the job alone, as the killer does
     assert snakemake.wait(PATIENCE) == 0, training.printed
     assert "Trying to restart job" in training.printed
     assert "going on from step " in training.log
-    assert training.outputs() == uninterrupted.outputs()
     assert training.outputs() == uninterrupted.outputs()
     assert training.memory() == 2 * uninterrupted.memory()
 
 
 def test_a_second_snakemake_is_turned_away(training: Training, uninterrupted: Training) -> None:
     """Two would write the same files in turn."""
-    first, _ = started_until_a_random_step(training)
+    first, job = suspended_at_a_random_step(training)
     second = Training(training.folder, "second.txt")
     assert second.start().wait(PATIENCE) == 1
     assert "Directory cannot be locked" in second.printed and "--unlock" in second.printed
     assert "Traceback" not in second.printed
+    job.resume()
     assert first.wait(PATIENCE) == 0, training.printed
     assert "going on" not in training.log
     assert training.outputs() == uninterrupted.outputs()

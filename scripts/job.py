@@ -50,6 +50,7 @@ def run(main: Main, script: dict[str, Any]) -> None:
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", force=True
     )
     _check_code(Path(getattr(job, "scriptdir", ROOT / "scripts/study")))
+    _check_grant(job)
     _date_inputs(job.input)
     try:
         with _alone(job.output[0]):
@@ -107,6 +108,15 @@ def _check_code(folder: Path) -> None:
     wanted = folder.resolve().parent.parent
     if wanted != ROOT:
         sys.exit(f"scripts are imported from {ROOT}, not from {wanted}: look at PYTHONPATH")
+
+
+def _check_grant(job: Any) -> None:
+    """Exit unless the job was granted what it can use: Snakemake takes any value."""
+    gpus = getattr(job.resources, "gpu", 0)
+    if job.threads < 1:
+        sys.exit(f"--set-threads: rule {job.rule} was given {job.threads}, and needs at least 1")
+    if not isinstance(gpus, int) or gpus < 0:
+        sys.exit(f"--set-resources: gpu of rule {job.rule} is {gpus!r}, and no number of GPUs")
 
 
 def _alone(output: str) -> AbstractContextManager[None]:
@@ -227,7 +237,7 @@ def compute(snakemake: Any) -> Iterator[Compute]:
     settings = ComputeSettings.model_validate(snakemake.config.get("compute", {}))
     with devices.lease(
         settings.device,
-        gpus_granted=int(getattr(snakemake.resources, "gpu", 0)),
+        gpus_granted=getattr(snakemake.resources, "gpu", 0),
         jobs_per_device=settings.gpu_jobs_per_device,
     ) as device:
         logging.info("computing on %s", device)

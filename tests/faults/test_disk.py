@@ -349,7 +349,8 @@ def test_a_training_whose_lock_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     with pytest.raises(UnwritableArtifact) as caught, RunState(tmp_path / "run/.state", "x"):
         pass
-    assert str(caught.value) == (f"{tmp_path}/run/.state: cannot be written: Not a directory")
+    state = f"{tmp_path}/run/.state"
+    assert str(caught.value) == f"{state}/lock: cannot be written: {state}: Not a directory"
 
 
 def test_a_lease_that_cannot_be_taken_is_told(tmp_path: Path) -> None:

@@ -57,6 +57,20 @@ def test_the_library_of_another_checkout_is_refused(
     assert not fresh.path("topic/theory.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--set-threads=topic_theory=0", "--set-threads: rule topic_theory was given 0"),
+        ("--set-resources=topic_theory:gpu=one", "gpu of rule topic_theory is 'one'"),
+    ],
+)
+def test_a_grant_without_sense_is_told(fresh: Checkout, option: str, told: str) -> None:
+    """Torch, and the count of GPUs, would end in a traceback."""
+    printed = fresh.snakemake(option, "--", THEORY, status=1)
+    *_, line = fresh.log_of_failure(printed).splitlines()
+    assert told in line
+
+
 @pytest.mark.parametrize("name", ["results", "logs"])
 def test_a_file_in_place_of_a_folder_is_told(fresh: Checkout, name: str) -> None:
     """Snakemake would end in a traceback."""

@@ -35,7 +35,8 @@ def killed_until_finished(
     missing = wanted = len(expected.keys() - compared(project.path("")).keys())
     kill = 0
     while kill < kills:
-        patience = rng.uniform(0, START + seconds * missing / wanted / (kills - kill))
+        share = seconds * missing / wanted / (kills - kill)
+        patience = rng.uniform(START / 2, START + 2 * share)
         killed = killed_after(patience, project.command("--", *target), project.directory)
         found = compared(project.path(""))
         missing = len(expected.keys() - found.keys())

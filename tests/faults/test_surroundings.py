@@ -1,5 +1,6 @@
 """What is around a run and not of its own making: other processes, other code, no cluster."""
 
+import select
 import shutil
 import subprocess
 import sys
@@ -10,40 +11,33 @@ from checkouts import ROOT, Checkout
 
 THEORY = "results/topic/theory.json"
 JOB = """
-import sys, time
+import sys
 from scripts.job import _alone
 
 with _alone(sys.argv[1]):
-    print(time.monotonic(), flush=True)
-    time.sleep(1)
-    print(time.monotonic())
+    print("alone", flush=True)
+    sys.stdin.read()
 """
 
 
 def test_one_job_at_a_time_makes_a_file(tmp_path: Path) -> None:
     """A job that outlived its killed Snakemake would overwrite what the next one has made."""
-    command = [sys.executable, "-c", JOB]
-    spans = []
-    jobs = [
-        subprocess.Popen(
-            [*command, name], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for name in ("results/a", "results/a", "results/b")
-    ]  # fmt: skip
-    told = []
-    for job in jobs:
-        out, err = job.communicate(timeout=60)
-        assert job.returncode == 0, err
-        spans.append([float(number) for number in out.split()])
-        told.append(err)
-    (a, b), (c, d), _ = spans
-    assert b <= c or d <= a
-    assert [("another process makes results/a" in err) for err in sorted(told)] == [
-        False,
-        False,
-        True,
-    ]
+
+    def start(output: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", JOB, output], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    first = start("results/a")
+    assert first.stdout.readline() == "alone\n"
+    second, other = start("results/a"), start("results/b")
+    assert other.communicate(timeout=60) == ("alone\n", "")
+    assert second.stderr.readline() == "another process makes results/a; waiting for it\n"
+    assert not select.select([second.stdout], [], [], 0.5)[0]
+    assert first.communicate(timeout=60) == ("", "")
+    assert second.communicate(timeout=60) == ("alone\n", "")
+    assert [job.returncode for job in (first, second, other)] == [0, 0, 0]
 
 
 def test_the_library_of_another_checkout_is_refused(

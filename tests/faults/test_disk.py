@@ -302,7 +302,9 @@ JOB = """
 from types import SimpleNamespace
 from scripts import job
 def main(snakemake): {body}
-snakemake = SimpleNamespace(log=["{log}"], input=[], output=["none"], config={{}})
+snakemake = SimpleNamespace(
+    log=["{log}"], input=[], output=["none"], config={{}}, threads=1, resources=SimpleNamespace()
+)
 job.run(main, globals())
 """
 

@@ -114,9 +114,9 @@ def _check_grant(job: Any) -> None:
     """Exit unless the job was granted what it can use: Snakemake takes any value."""
     gpus = getattr(job.resources, "gpu", 0)
     if job.threads < 1:
-        sys.exit(f"--set-threads: rule {job.rule} was given {job.threads}, and needs at least 1")
+        sys.exit(f"threads of rule {job.rule}: {job.threads} is less than 1")
     if not isinstance(gpus, int) or gpus < 0:
-        sys.exit(f"--set-resources: gpu of rule {job.rule} is {gpus!r}, and no number of GPUs")
+        sys.exit(f"gpu of rule {job.rule}: {gpus!r} is no number of GPUs")
 
 
 def _alone(output: str) -> AbstractContextManager[None]:

@@ -12,6 +12,8 @@ REPORT := $(DIRECTORY)/results/report.html
 NEW_REPORT := results/.report-new.html
 SNAKEMAKE := $(BIN)/snakemake --directory "$(DIRECTORY)" --cores $(CORES) \
 	$(if $(CONFIGFILE),--configfile "$(CONFIGFILE)")
+# Tests of a file share what is costly to make
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What a rule or snakefmt calls by name comes from .venv too.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -33,10 +35,10 @@ smoke: ## the whole workflow at its smallest (config/smoke.yaml), in the folder 
 	@$(MAKE) --no-print-directory run CONFIGFILE=config/smoke.yaml DIRECTORY=smoke
 
 test: lint ## lint, then all tests
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 test-faults: $(STAMP) ## all tests of faults: kills, full disks, damaged files (half an hour)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --slow tests/faults
+	$(PYTEST) --slow tests/faults
 
 test-cluster: $(STAMP) ## all tests on a SLURM of one node, which they start (as root; Debian: slurm-wlm, munge)
 	$(BIN)/pytest --slow tests/cluster

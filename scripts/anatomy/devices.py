@@ -118,13 +118,10 @@ def _lock_names(kind: Kind, count: int) -> dict[str, str]:
     if kind == "mps":
         return {"mps": "mps"}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    cards = (
-        [card.strip() for card in visible.split(",")][:count]
-        if visible
-        else [str(i) for i in range(count)]
-    )
+    cards = visible.split(",")[:count] if visible else [str(i) for i in range(count)]
     allocation = f"slurm{job}." if (job := _slurm_job()) else ""
-    return {f"cuda:{i}": allocation + re.sub(r"\W", "_", card) for i, card in enumerate(cards)}
+    names = [re.sub(r"\W", "_", card.strip()) for card in cards]
+    return {f"cuda:{i}": allocation + name for i, name in enumerate(names)}
 
 
 def _default_folder() -> Path:

@@ -57,7 +57,7 @@ localrules:
     embedding,
     embedding_finetuned,
     lego,
-    lego_bag,
+    lego_counting_baseline,
     lego_compare,
     lego_runs,
     pretraining,

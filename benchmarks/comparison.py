@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts.anatomy import clock
+from scripts.anatomy import timing
 from scripts.anatomy.configuration import Config, validate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +45,7 @@ def seconds(*contestants: Callable[[], object], repeats: int) -> list[float]:
 
     A first round warms caches up and does not count.
     """
-    return clock.interleaved(contestants, repeats)
+    return timing.interleaved(contestants, repeats)
 
 
 def default_config() -> Config:

@@ -16,7 +16,7 @@ from transformers import BertConfig, BertModel
 
 from benchmarks.comparison import Result, seconds
 from scripts.anatomy import seeding
-from scripts.anatomy.lego import evaluate
+from scripts.anatomy.lego import metrics
 from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
 from scripts.anatomy.lego.settings import Architecture
 from scripts.anatomy.settings import Heads
@@ -80,7 +80,7 @@ def trainer(
 
     def train() -> None:
         for _ in range(STEPS):
-            loss = evaluate.loss(model(tokens, places), values)
+            loss = metrics.loss(model(tokens, places), values)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             optimiser.step()

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 from benchmarks.comparison import Result, seconds
-from scripts.anatomy.attention import MixedAttention
+from scripts.anatomy.lego_attention import MixedAttention
 from scripts.anatomy.pretraining import cost
 from scripts.anatomy.pretraining.cost import Blocks
 from scripts.anatomy.pretraining.settings import Size, Variant

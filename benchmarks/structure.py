@@ -18,11 +18,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from benchmarks.comparison import Result, seconds
-from scripts.anatomy import packages
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy import assets
+from scripts.anatomy.models import loading
 from scripts.anatomy.text import measures
-from scripts.anatomy.text.alignment import Reading
 from scripts.anatomy.text.settings import Filters, ModelMeasurement
+from scripts.anatomy.text.word_tokens import Reading
 
 DOCUMENTS = 8
 LONGEST = 128
@@ -38,7 +38,7 @@ Topics = Sequence[Sequence[set[int]]]
 def measure() -> Result:
     """Check that both agree, and time them and the forward pass."""
     rng = np.random.default_rng(0)
-    model = loading.model(packages.files("minilm")[1].parent)
+    model = loading.model(assets.files("minilm")[1].parent)
     readings = [reading(rng) for _ in range(DOCUMENTS)]
     memberships = rng.random((CASES, WORDS, TOPICS)) < SHARE_OF_TOPICS
     maps = [maps for maps, _ in measures._read(model, readings)]

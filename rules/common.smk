@@ -8,7 +8,7 @@ from snakemake.exceptions import WorkflowError
 from scripts.anatomy.artifacts import digest
 from scripts.anatomy.configuration import ConfigError, validate
 from scripts.anatomy.fingerprint import fingerprints
-from scripts.anatomy.pretrained.store import TOKENIZER, WANTED
+from scripts.anatomy.models.store import TOKENIZER, WANTED
 
 ROOT = Path(workflow.current_basedir).parent
 
@@ -34,8 +34,8 @@ CONDA = f"../envs/{SETTINGS.compute.environment}.yaml"
 # Code that decides where a job runs and what it logs, and not what it makes
 PLUMBING = {
     "scripts.job",
-    "scripts.anatomy.compute",
     "scripts.anatomy.devices",
+    "scripts.anatomy.gpu_lease",
     "scripts.anatomy.provenance",
 }
 

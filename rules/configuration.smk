@@ -3,7 +3,7 @@
 # last.
 import sys
 
-from scripts.anatomy.mistakes import ConfigError, read
+from scripts.anatomy.config_loading import ConfigError, read
 
 # a workflow that uses this one as a module has a configuration of its own
 as_module = workflow.modifier.skip_configfile

@@ -6,13 +6,13 @@ rule lego:
         LEGO_ARTIFACTS,
 
 
-rule lego_bag:
+rule lego_counting_baseline:
     output:
-        "results/lego/{task}/bag.json",
+        "results/lego/{task}/counting_baseline.json",
     log:
-        "logs/lego/{task}/bag.log",
+        "logs/lego/{task}/counting_baseline.log",
     benchmark:
-        "logs/lego/{task}/bag.tsv"
+        "logs/lego/{task}/counting_baseline.tsv"
     wildcard_constraints:
         task=one_of(LEGO_TASKS),
     conda:
@@ -23,11 +23,11 @@ rule lego_bag:
         runtime=10,
     params:
         task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
-        code=code("lego/bag.py"),
+        code=code("lego/counting_baseline.py"),
     message:
         "What can be known of {wildcards.task} by counting"
     script:
-        "../scripts/lego/bag.py"
+        "../scripts/lego/counting_baseline.py"
 
 
 rule lego_train:
@@ -73,7 +73,7 @@ rule lego_measure:
             "results/lego/{task}/{variant}/seed{seed}/weights.safetensors"
         ),
         history=lego_of_seeds("results/lego/{task}/{variant}/seed{seed}/history.csv"),
-        bag="results/lego/{task}/bag.json",
+        bag="results/lego/{task}/counting_baseline.json",
     output:
         metrics=lego_of_seeds("results/lego/{task}/{variant}/seed{seed}/metrics.json"),
     log:
@@ -376,7 +376,7 @@ rule lego_plot_shortcut:
 
 rule lego_plot_task:
     input:
-        bags=expand("results/lego/{task}/bag.json", task=LEGO_TASKS),
+        bags=expand("results/lego/{task}/counting_baseline.json", task=LEGO_TASKS),
     output:
         png=report(
             "results/lego/figures/task.png",

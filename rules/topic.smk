@@ -65,15 +65,15 @@ rule topic_theory:
         "../scripts/topic/theory.py"
 
 
-rule topic_reference:
+rule topic_baselines:
     input:
         corpus=topic_of_seeds("results/topic/{corpus}/seed{seed}/corpus.safetensors"),
     output:
-        topic_of_seeds("results/topic/{corpus}/seed{seed}/reference.json"),
+        topic_of_seeds("results/topic/{corpus}/seed{seed}/baselines.json"),
     log:
-        "logs/topic/{corpus}/reference.log",
+        "logs/topic/{corpus}/baselines.log",
     benchmark:
-        "logs/topic/{corpus}/reference.tsv"
+        "logs/topic/{corpus}/baselines.tsv"
     wildcard_constraints:
         corpus=one_of(TOPIC_CORPORA),
     group:
@@ -87,11 +87,11 @@ rule topic_reference:
     params:
         seeds=TOPIC_SEEDS,
         corpus=lambda wildcards: plain(TOPIC_CORPORA[wildcards.corpus]),
-        code=code("topic/reference.py"),
+        code=code("topic/baselines.py"),
     message:
         "Statistics, loss floor and best block matrices of the corpus {wildcards.corpus}"
     script:
-        "../scripts/topic/reference.py"
+        "../scripts/topic/baselines.py"
 
 
 rule topic_train:

@@ -89,7 +89,7 @@ TOPIC_ARTIFACTS = [
     "results/topic/sweep/summary.json",
     *expand("results/topic/grid/{grid}/summary.json", grid=TOPIC_GRIDS),
     *expand(
-        "results/topic/{corpus}/seed{seed}/reference.json",
+        "results/topic/{corpus}/seed{seed}/baselines.json",
         corpus=TOPIC_CORPORA,
         seed=TOPIC_SEEDS,
     ),

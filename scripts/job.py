@@ -27,10 +27,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from scripts.anatomy import artifacts, devices
+from scripts.anatomy import artifacts, gpu_lease
 from scripts.anatomy.artifacts import UnreadableArtifact, UnwritableArtifact
-from scripts.anatomy.compute import Compute, ComputeSettings
-from scripts.anatomy.mistakes import ConfigError, printable, read
+from scripts.anatomy.config_loading import ConfigError, printable, read
+from scripts.anatomy.devices import Compute, ComputeSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 Main = Callable[[Any], None]
@@ -56,9 +56,9 @@ def run(main: Main, script: dict[str, Any]) -> None:
         with _alone(job.output[0]):
             _check_models(job.input)
             main(job)
-    except devices.DeviceMissing as error:
+    except gpu_lease.DeviceMissing as error:
         sys.exit(f"compute.device: {error}")
-    except (UnwritableArtifact, devices.LocksUnusable) as error:
+    except (UnwritableArtifact, gpu_lease.LocksUnusable) as error:
         _tell(str(error), terminal)
         # a library's file that can no longer be closed would have the last word, at length
         sys.unraisablehook = lambda _: None
@@ -235,7 +235,7 @@ def _job(artifact: str, rule: Any, workflow: Any, threads: int | None) -> Simple
 def compute(snakemake: Any) -> Iterator[Compute]:
     """Where the job computes: a leased GPU if it was granted one and there is one, or the CPU."""
     settings = ComputeSettings.model_validate(snakemake.config.get("compute", {}))
-    with devices.lease(
+    with gpu_lease.lease(
         settings.device,
         gpus_granted=getattr(snakemake.resources, "gpu", 0),
         jobs_per_device=settings.gpu_jobs_per_device,

@@ -12,9 +12,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from scripts.anatomy.mistakes import ConfigError, check_plain, read, told
+from scripts.anatomy.config_loading import ConfigError, check_plain, read, told
 from scripts.anatomy.settings import Settings
-from scripts.anatomy.tables import interval
+from scripts.anatomy.statistics import interval
 
 SCALES = ("smoke", "laptop", "paper")
 FEWEST_SEEDS = 3

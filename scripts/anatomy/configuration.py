@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from scripts.anatomy.compute import ComputeSettings
+from scripts.anatomy.config_loading import ConfigError, check_plain, read, told
+from scripts.anatomy.devices import ComputeSettings
 from scripts.anatomy.embedding.settings import EmbeddingStudy
 from scripts.anatomy.lego.settings import LegoStudy
-from scripts.anatomy.mistakes import ConfigError, check_plain, read, told
-from scripts.anatomy.pretrained.settings import Model, PretrainingModel, TopicModel
+from scripts.anatomy.models.settings import Model, PretrainingModel, TopicModel
 from scripts.anatomy.pretraining.settings import PretrainingStudy
 from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
 from scripts.anatomy.text.settings import TextStudy

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scripts.anatomy import artifacts
-from scripts.anatomy.tables import interval
+from scripts.anatomy.statistics import interval
 
 PALETTE = sns.color_palette("colorblind")
 CLASS_COLOURS = {

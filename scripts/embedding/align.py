@@ -15,10 +15,10 @@ from jaxtyping import Float
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance, seeding
-from scripts.anatomy.embedding import alignment, summary
+from scripts.anatomy.embedding import aggregation, alignment
 from scripts.anatomy.embedding.settings import AlignedPair
 from scripts.anatomy.embedding.views import ModelView, view
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 
 Scores = Mapping[str, Float[np.ndarray, "layers_a layers_b"]]  # by group of parameters
 
@@ -79,7 +79,7 @@ def _matched(
     once = {measure: record for (measure, seed), record in found.items() if seed is None}
     shuffled = [record for (_, seed), record in found.items() if seed is not None]
     mean = once["embedding"]["all"]["mean"]
-    return summary.aligned(once, shuffled) | {
+    return aggregation.aligned(once, shuffled) | {
         "chance": chance,
         "above_chance": [mean - level for level in chance],
     }

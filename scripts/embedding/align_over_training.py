@@ -15,9 +15,9 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.embedding import alignment, summary
+from scripts.anatomy.embedding import aggregation, alignment
 from scripts.anatomy.embedding.views import ModelView, view
-from scripts.anatomy.pretrained import checkpoints
+from scripts.anatomy.models import checkpoints
 
 BLOCKS = "blocks"
 
@@ -45,7 +45,7 @@ def main(snakemake: Any) -> None:
                 rows += [pair | row for row in found]
     table = pd.DataFrame(rows)
     artifacts.write_table(out.table, table)
-    artifacts.write_json(out.summary, summary.over_training(table))
+    artifacts.write_json(out.summary, aggregation.over_training(table))
 
 
 def _aligned(A: ModelView, B: ModelView, seed: int, draws: int) -> Iterator[dict[str, Any]]:

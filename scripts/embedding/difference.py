@@ -15,11 +15,18 @@ from transformers import PreTrainedModel
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.embedding import difference, finetuning, lexicon, lora, summary, tokens
-from scripts.anatomy.embedding.difference import Rows
+from scripts.anatomy.embedding import (
+    aggregation,
+    finetuning,
+    lexicon,
+    lora,
+    tokens,
+    weight_difference,
+)
 from scripts.anatomy.embedding.projection import extremes
 from scripts.anatomy.embedding.views import ModelView, view
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.embedding.weight_difference import Rows
+from scripts.anatomy.models import loading
 
 SHOWN = 4  # vectors of a layer and group whose words are written
 PREFIX = "model."  # of the model's parameters in a classifier
@@ -43,33 +50,35 @@ def main(snakemake: Any) -> None:
         with job.blaming(params.key):
             for seed, path in zip(params.seeds, inp.changes, strict=True):
                 for rows in _changes(model, seen, Path(path)):
-                    some = difference.drawn(rows, params.vectors, seed)
-                    found = difference.lexicon_shares(
+                    some = weight_difference.drawn(rows, params.vectors, seed)
+                    found = weight_difference.lexicon_shares(
                         some, inside=inside, allowed=allowed, k=params.top, seed=seed
                     )
                     place = {"seed": seed, "layer": rows.layer, "group": rows.group}
                     records.append(place | {"vectors": len(some.D)} | found)
                     if seed == params.seeds[0]:
-                        most = difference.largest(rows, SHOWN)
+                        most = weight_difference.largest(rows, SHOWN)
                         shown += _words(most, labels, inside, allowed, params.top)
     table = pd.DataFrame(records)
     artifacts.write_table(out.table, table)
     artifacts.write_table(out.words, pd.DataFrame(shown))
-    artifacts.write_json(out.summary, summary.lexicon(table))
+    artifacts.write_json(out.summary, aggregation.lexicon(table))
 
 
 def _changes(model: PreTrainedModel, seen: ModelView, path: Path) -> Iterator[Rows]:
     """All vectors that a training or an adapter changes, and those of the linear layer."""
     if path.name == "adapter_model.safetensors":
-        yield from difference.groups(
-            seen, difference.seen(model, lora.differences(path.parent, model))
+        yield from weight_difference.groups(
+            seen, weight_difference.seen(model, lora.differences(path.parent, model))
         )
         return
     stored = artifacts.read_tensors(path, framework="torch")
-    found = difference.of(model, _of_base(stored))
-    yield from difference.groups(seen, difference.seen(model, found))
+    found = weight_difference.of(model, _of_base(stored))
+    yield from weight_difference.groups(seen, weight_difference.seen(model, found))
     last, first = stored["classifier.weight"], stored[finetuning.BEFORE]
-    yield difference.classifier_rows(seen, (last - first).to(model.device), first.to(model.device))
+    yield weight_difference.classifier_rows(
+        seen, (last - first).to(model.device), first.to(model.device)
+    )
 
 
 def _of_base(stored: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -14,10 +14,10 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance
-from scripts.anatomy.embedding import finetuning, labelled, tokens
+from scripts.anatomy.embedding import classification_data, finetuning, tokens
 from scripts.anatomy.embedding.finetuning import Texts
 from scripts.anatomy.embedding.finetuning_settings import Finetuned
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 from scripts.anatomy.training import Run, RunState
 
 
@@ -44,8 +44,8 @@ def main(snakemake: Any) -> None:
         texts = artifacts.read_table(inp.texts)
         tables = {
             "train": texts[texts["part"] == "train"].reset_index(drop=True),
-            "validation": labelled.balanced(texts, "validation", params.validation),
-            "test": labelled.balanced(texts, "test", params.test),
+            "validation": classification_data.balanced(texts, "validation", params.validation),
+            "test": classification_data.balanced(texts, "test", params.test),
         }
         cut = {
             part: Texts(
@@ -82,16 +82,16 @@ def _metrics(
     train, validation, test = (tables[part] for part in ("train", "validation", "test"))
     found = _accuracy(right)
     for name, of in (("bag", train), ("bag_same_texts", train.iloc[read])):
-        guess = labelled.bag_of_words(of, validation, {"test": test})["test"]
+        guess = classification_data.bag_of_words(of, validation, {"test": test})["test"]
         found[name] = _accuracy(guess == test["label"].to_numpy())
         found[f"above_{name}"] = found["accuracy"] - found[name]["accuracy"]
-    found["majority"] = labelled.majority(train, test)
+    found["majority"] = classification_data.majority(train, test)
     found["above_majority"] = found["accuracy"] - found["majority"]
     return found | {"test_texts": len(test), "train_texts": len(train), "texts_read": len(read)}
 
 
 def _accuracy(right: np.ndarray) -> dict[str, Any]:
-    share, low, high = labelled.share_interval(int(right.sum()), len(right))
+    share, low, high = classification_data.share_interval(int(right.sum()), len(right))
     return {"accuracy": share, "low": low, "high": high}
 
 

@@ -4,14 +4,14 @@ from collections import defaultdict
 from typing import Any
 
 from scripts import job
-from scripts.anatomy import artifacts, tables
+from scripts.anatomy import artifacts, statistics
 
 
 def main(snakemake: Any) -> None:
     """Every metric as a list over the seeds."""
     found: dict[str, list[float]] = defaultdict(list)
     for path in snakemake.input:
-        for name, value in tables.flatten(artifacts.read_json(path)["metrics"]):
+        for name, value in statistics.flatten(artifacts.read_json(path)["metrics"]):
             found[name.replace(".", "_")].append(value)
     artifacts.write_json(snakemake.output[0], found)
 

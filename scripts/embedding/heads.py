@@ -14,7 +14,7 @@ from scripts.anatomy import artifacts
 from scripts.anatomy.embedding import heads, lexicon, pairs, parameters, tokens
 from scripts.anatomy.embedding.settings import Golden, Reading, TopPairs
 from scripts.anatomy.embedding.views import view
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.embedding import hidden, parameters, summary, tokens
+from scripts.anatomy.embedding import aggregation, hidden_states, parameters, tokens
 from scripts.anatomy.embedding.index import Index
 from scripts.anatomy.embedding.settings import Hidden
 from scripts.anatomy.embedding.views import view
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 
 
 def main(snakemake: Any) -> None:
@@ -26,7 +26,7 @@ def main(snakemake: Any) -> None:
         W_U = parameters.output_embedding(view(model))
         tokenizer = loading.tokenizer(folder, len(W_U))
         vocabulary = tokens.read_vocabulary(tokenizer, len(W_U))
-        readings = hidden.read_documents(
+        readings = hidden_states.read_documents(
             model,
             tokens.cut(texts, tokenizer, min(settings.longest, loading.positions(model))),
             W_U,
@@ -37,20 +37,22 @@ def main(snakemake: Any) -> None:
             published=settings.published,
             skip=0 if settings.published else 1,
         )
-    baseline = hidden.published_baseline if settings.published else hidden.other_document
+    baseline = (
+        hidden_states.published_baseline if settings.published else hidden_states.other_document
+    )
     rows = []
     for layer in found.layers:
         lists = found.layer(layer)
         for seed in params.seeds:
             rng = seeding.numpy_generator(seed, "baseline")
             pairs = baseline(readings.document, rng)
-            records = hidden.overlaps(readings, layer, lists, pairs, k=settings.k)
+            records = hidden_states.overlaps(readings, layer, lists, pairs, k=settings.k)
             rows += [{"seed": seed} | record for record in records]
     table = pd.DataFrame(rows)
     artifacts.write_table(snakemake.output.table, table)
     artifacts.write_json(
         snakemake.output.summary,
-        summary.by_layer(table, ["target", "group"], above="aligned", below="random"),
+        aggregation.by_layer(table, ["target", "group"], above="aligned", below="random"),
     )
 
 

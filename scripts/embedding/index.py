@@ -11,7 +11,7 @@ from scripts.anatomy import artifacts
 from scripts.anatomy.embedding import heads, index, parameters, tokens
 from scripts.anatomy.embedding.settings import Reading
 from scripts.anatomy.embedding.views import view
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 
 
 def main(snakemake: Any) -> None:

@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.embedding import labelled
+from scripts.anatomy.embedding import classification_data
 from scripts.anatomy.embedding.finetuning_settings import Labelled
 
 
@@ -14,8 +14,8 @@ def main(snakemake: Any) -> None:
     """Write the texts in random order with their parts, and counts."""
     choice = TypeAdapter(Labelled).validate_python(snakemake.params.labelled)
     with job.blaming(f"embedding.finetuning.labelled.{snakemake.wildcards.data}"):
-        read = labelled.read(choice)
-        texts = labelled.split(read, choice, seeding.numpy_generator(0, "parts"))
+        read = classification_data.read(choice)
+        texts = classification_data.split(read, choice, seeding.numpy_generator(0, "parts"))
     artifacts.write_table(snakemake.output.texts, texts)
     parts = {
         part: {

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from scripts import job
-from scripts.anatomy import artifacts, pages
+from scripts.anatomy import artifacts, html_pages
 from scripts.anatomy.embedding import tokens
 
 INTRODUCTION = (
@@ -20,13 +20,13 @@ def main(snakemake: Any) -> None:
     """Lay out the linear layer and every layer."""
     table = artifacts.read_table(snakemake.input.words)
     sections = {
-        "Linear layer" if layer < 0 else f"Layer {layer}": pages.table(
+        "Linear layer" if layer < 0 else f"Layer {layer}": html_pages.table(
             pd.DataFrame([_row(row) for row in rows.to_dict("records")])
         )
         for layer, rows in table.groupby("layer")
     }
     seed = snakemake.params.seed
-    page = pages.page(
+    page = html_pages.page(
         f"What fine-tuning changed: {snakemake.wildcards.run}",
         INTRODUCTION.format(seed=f"Seed {seed} is shown. " if snakemake.params.trained else ""),
         sections,
@@ -46,7 +46,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
         "vector": f"{row['group']} {row['index']}{of_head}",
         "sign": row["sign"],
         "of sentiment": f"{sum(row['sentiment'])} of {len(row['sentiment'])}",
-        "top tokens": pages.chips(map(tokens.masked, row["tokens"]), marked=marked),
+        "top tokens": html_pages.chips(map(tokens.masked, row["tokens"]), marked=marked),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from scripts import job
-from scripts.anatomy import artifacts, pages
+from scripts.anatomy import artifacts, html_pages
 from scripts.anatomy.embedding import tokens
 
 PAIRS = 12
@@ -25,7 +25,7 @@ def main(snakemake: Any) -> None:
     labels = [tokens.masked(label) for label in vocabulary["label"]]
     pairs = pairs[(pairs["order"] == "largest") & (pairs["rank"] < PAIRS)]
     shown = {
-        key: pages.chips(f"{labels[p.row]} → {labels[p.column]}" for p in rows.itertuples())
+        key: html_pages.chips(f"{labels[p.row]} → {labels[p.column]}" for p in rows.itertuples())
         for key, rows in pairs.groupby(["layer", "head", "matrix"])
     }
     sections = {}
@@ -40,8 +40,8 @@ def main(snakemake: Any) -> None:
                 ],
             }
         )
-        sections[f"Layer {layer}"] = pages.table(table)
-    page = pages.page(f"Heads of {snakemake.wildcards.model}", INTRODUCTION, sections)
+        sections[f"Layer {layer}"] = html_pages.table(table)
+    page = html_pages.page(f"Heads of {snakemake.wildcards.model}", INTRODUCTION, sections)
     with artifacts.writing(snakemake.output[0]) as path:
         path.write_text(page, encoding="utf-8")
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from scripts import job
-from scripts.anatomy import artifacts, pages
-from scripts.anatomy.embedding import related, tokens
+from scripts.anatomy import artifacts, html_pages
+from scripts.anatomy.embedding import parameter_similarity, tokens
 from scripts.anatomy.embedding.index import Index, TopLists
 
 SHOWN, TOKENS = 4, 14
@@ -25,7 +25,7 @@ def main(snakemake: Any) -> None:
     vocabulary = artifacts.read_table(snakemake.input.vocabulary)
     labels = [tokens.masked(label) for label in vocabulary["label"]]
     sections = {f"Layer {layer}": _layer(index.layer(layer), labels) for layer in index.layers}
-    page = pages.page(
+    page = html_pages.page(
         f"Vectors of {snakemake.wildcards.model}",
         INTRODUCTION.format(shown=SHOWN, top=index.top),
         sections,
@@ -36,19 +36,21 @@ def main(snakemake: Any) -> None:
 
 def _layer(lists: dict[str, TopLists], labels: list[str]) -> str:
     rows = []
-    for one, other in (pair for pair in related.PAIRS if set(pair) <= set(lists)):
-        first, second = related.paired(lists[one], lists[other])
-        alike = related.jaccard(first.ids_high, second.ids_high)
+    for one, other in (pair for pair in parameter_similarity.PAIRS if set(pair) <= set(lists)):
+        first, second = parameter_similarity.paired(lists[one], lists[other])
+        alike = parameter_similarity.jaccard(first.ids_high, second.ids_high)
         for place in np.argsort(-alike, kind="stable")[:SHOWN]:
             for name, side in ((one, first), (other, second)):
                 rows.append(
                     {
                         "vector": _name(name, side, place),
                         "in common": f"{alike[place]:.2f} (mean {alike.mean():.3f})",
-                        "top tokens": pages.chips(labels[i] for i in side.ids_high[place, :TOKENS]),
+                        "top tokens": html_pages.chips(
+                            labels[i] for i in side.ids_high[place, :TOKENS]
+                        ),
                     }
                 )
-    return pages.table(pd.DataFrame(rows))
+    return html_pages.table(pd.DataFrame(rows))
 
 
 def _name(group: str, lists: TopLists, place: int) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.embedding import related, summary
+from scripts.anatomy.embedding import aggregation, parameter_similarity
 from scripts.anatomy.embedding.index import Index
 
 MODES = {
@@ -29,13 +29,13 @@ def main(snakemake: Any) -> None:
         for seed in params.seeds:
             for mode, choices in MODES.items():
                 rng = seeding.numpy_generator(seed, "partners", mode, layer)
-                records = related.pair_similarities(lists, rng, k=params.k, **choices)
+                records = parameter_similarity.pair_similarities(lists, rng, k=params.k, **choices)
                 rows += [{"mode": mode, "seed": seed, "layer": layer} | r for r in records]
     table = pd.DataFrame(rows)
     artifacts.write_table(snakemake.output.table, table)
     artifacts.write_json(
         snakemake.output.summary,
-        summary.by_layer(table, ["mode", "pair"], above="similarity", below="shuffled"),
+        aggregation.by_layer(table, ["mode", "pair"], above="similarity", below="shuffled"),
     )
 
 

@@ -8,10 +8,10 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.embedding import hidden, parameters, robustness, summary, tokens
+from scripts.anatomy.embedding import aggregation, hidden_states, parameters, robustness, tokens
 from scripts.anatomy.embedding.settings import Reading, Robustness
 from scripts.anatomy.embedding.views import view
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 
 PER_DOCUMENT = 20
 
@@ -43,7 +43,7 @@ def main(snakemake: Any) -> None:
                 ),
             }
             for name, skip in (("hidden states", 1), ("hidden states, first positions too", 0)):
-                kinds[name] = hidden.sample_states(
+                kinds[name] = hidden_states.sample_states(
                     model, documents, draw("states"), per_document=PER_DOCUMENT, skip=skip
                 )[:n]
             for name, vectors in kinds.items():
@@ -51,7 +51,7 @@ def main(snakemake: Any) -> None:
                 rows += [{"vectors": name, "seed": seed} | record for record in records]
     table = pd.DataFrame(rows)
     artifacts.write_table(snakemake.output.table, table)
-    artifacts.write_json(snakemake.output.summary, summary.robustness(table))
+    artifacts.write_json(snakemake.output.summary, aggregation.robustness(table))
 
 
 job.run(main, globals())

@@ -18,10 +18,10 @@ from transformers import PreTrainedModel
 from scripts import job
 from scripts.anatomy import artifacts, provenance, seeding
 from scripts.anatomy.embedding import (
+    aggregation,
     alignment,
+    classification_data,
     finetuning,
-    labelled,
-    summary,
     tokens,
     translation,
 )
@@ -30,7 +30,7 @@ from scripts.anatomy.embedding.finetuning import Batch, Classifier
 from scripts.anatomy.embedding.finetuning_settings import Finetuned, Translated, Translation
 from scripts.anatomy.embedding.translation import Kernel, Way
 from scripts.anatomy.embedding.views import view
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 
 PROBE = "probe"
 
@@ -56,8 +56,8 @@ def main(snakemake: Any) -> None:
     train = texts[texts["part"] == "train"]
     tables = {
         "train": train.head(choice.training),
-        "validation": labelled.balanced(texts, "validation", choice.validation),
-        "test": labelled.balanced(texts, "test", choice.test),
+        "validation": classification_data.balanced(texts, "validation", choice.validation),
+        "test": classification_data.balanced(texts, "test", choice.test),
     }
     labels = {part: table["label"].to_numpy(copy=True) for part, table in tables.items()}
     key = f"embedding.translation.pairs.{snakemake.wildcards.pair}"
@@ -90,7 +90,7 @@ def main(snakemake: Any) -> None:
         device = str(compute.device)
     table = pd.DataFrame(rows)
     upper = [artifacts.read_json(path)["metrics"]["accuracy"] for path in inp.runs]
-    metrics = summary.translation(table, upper)
+    metrics = aggregation.translation(table, upper)
     metrics["texts"] = {part: len(table) for part, table in tables.items()}
     artifacts.write_table(out.table, table.astype({"seed": "Int64"}))
     artifacts.write_json(out.summary, metrics)
@@ -221,7 +221,7 @@ def _rows(
 
 
 def _row(part: str, seed: int | None, name: str, cut: int, right: np.ndarray) -> dict[str, Any]:
-    share, low, high = labelled.share_interval(int(right.sum()), len(right))
+    share, low, high = classification_data.share_interval(int(right.sum()), len(right))
     return {"part": part, "seed": seed, "way": name, "cut": cut, "texts": len(right),
             "accuracy": share, "low": low, "high": high}  # fmt: skip
 

@@ -19,7 +19,7 @@ from scripts.anatomy.lego import graphs, groups, probes, task
 from scripts.anatomy.lego.models import LibraryTransformer
 from scripts.anatomy.lego.settings import Probing
 from scripts.anatomy.lego.task import Task
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 
 
 def main(snakemake: Any) -> None:

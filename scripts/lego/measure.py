@@ -7,7 +7,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.lego import examine, experiment
+from scripts.anatomy.lego import evaluation, experiment
 from scripts.anatomy.lego.settings import Probing, Task, Variant
 
 
@@ -24,7 +24,7 @@ def main(snakemake: Any) -> None:
             params.seeds, inp.weights, inp.history, out.metrics, strict=True
         ):
             model = experiment.build(variant, rules, seed, folder)
-            found = examine.examine(
+            found = evaluation.examine(
                 experiment.load(model, Path(weights)).to(compute.device),
                 variant,
                 choice,

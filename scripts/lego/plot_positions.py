@@ -11,7 +11,7 @@ import numpy as np
 
 from scripts import job
 from scripts.anatomy import artifacts, figures
-from scripts.anatomy.tables import interval
+from scripts.anatomy.statistics import interval
 
 
 def main(snakemake: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.pretrained import checkpoints
+from scripts.anatomy.models import checkpoints
 
 
 def main(snakemake: Any) -> None:

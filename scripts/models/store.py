@@ -6,8 +6,8 @@ from pydantic import TypeAdapter
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.pretrained import store
-from scripts.anatomy.pretrained.settings import Model
+from scripts.anatomy.models import store
+from scripts.anatomy.models.settings import Model
 
 
 def main(snakemake: Any) -> None:

@@ -85,20 +85,20 @@ def _maps() -> list[np.ndarray]:
     """A map of each kind over the example, of the module's own functions."""
     import torch  # here, since drawings do not wait for it
 
-    from scripts.anatomy import attention, seeding
+    from scripts.anatomy import lego_attention, seeding
 
     generator = seeding.torch_generator(0, "drawing")
     tokens = torch.tensor([[sorted(set(WORDS)).index(word) for word in WORDS]])
     special = torch.tensor([sorted(set(WORDS)).index(word) for word in ("[CLS]", "[SEP]")])
     Q, K = torch.randn(2, 1, len(WORDS), 8, generator=generator)
-    learned = attention.attend(Q, K, K, heads=1, maps=True)[1][0, 0]
+    learned = lego_attention.attend(Q, K, K, heads=1, maps=True)[1][0, 0]
     kernel = torch.randn(1, WINDOW, generator=generator)
     return [
         part.numpy()
         for part in (
             learned,
-            attention.association(tokens, special)[0],
-            attention.convolution(kernel, len(WORDS))[0],
+            lego_attention.association(tokens, special)[0],
+            lego_attention.convolution(kernel, len(WORDS))[0],
         )
     ]
 

@@ -11,7 +11,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.compute import Compute
+from scripts.anatomy.devices import Compute
 from scripts.anatomy.pretraining import data, experiment
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.settings import (

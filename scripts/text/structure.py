@@ -19,8 +19,8 @@ from transformers import PreTrainedModel
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance, seeding
-from scripts.anatomy.pretrained import loading
-from scripts.anatomy.text import alignment, lda, measures, structure
+from scripts.anatomy.models import loading
+from scripts.anatomy.text import lda, measures, topic_tables, word_tokens
 from scripts.anatomy.text.settings import Filters, ModelMeasurement
 
 TOPICS_SHOWN, WORDS_SHOWN = 8, 12  # in the picture of cosines
@@ -35,15 +35,15 @@ def main(snakemake: Any) -> None:
         seed: lda.from_arrays(artifacts.read_tensors(path), artifacts.read_metadata(path))
         for seed, path in zip(params.seeds, inp.topics, strict=True)
     }
-    cases = structure.cases(fits, Filters.model_validate(params.filters), settings.reference)
+    cases = topic_tables.cases(fits, Filters.model_validate(params.filters), settings.reference)
     first = fits[params.seeds[0]]
     texts = artifacts.read_table(inp.documents)["text"].tolist()
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = loading.model(Path(inp.model)).to(compute.device)
         tokenizer = loading.tokenizer(Path(inp.model), len(model.get_input_embeddings().weight))
         longest = min(settings.longest, loading.positions(model))
-        readings = alignment.read(texts, tokenizer, first.words, longest=longest)
-        tokens = alignment.token_of_words(first.words, tokenizer)
+        readings = word_tokens.read(texts, tokenizer, first.words, longest=longest)
+        tokens = word_tokens.token_of_words(first.words, tokenizer)
         found = [_measured(model, "trained", cases, readings, tokens, settings)]
         for seed in params.seeds:
             control = loading.control(Path(inp.model), seed).to(compute.device)
@@ -53,14 +53,14 @@ def main(snakemake: Any) -> None:
     table, heads = (pd.concat(part, ignore_index=True) for part in zip(*found, strict=True))
     artifacts.write_table(out.structure, table)
     artifacts.write_table(out.heads, heads)
-    metrics = structure.summary(table, heads, settings.reference)
-    metrics["reading"] = alignment.statistics(readings)
+    metrics = topic_tables.summary(table, heads, settings.reference)
+    metrics["reading"] = word_tokens.statistics(readings)
     record = provenance.record(seed=None, device=str(compute.device), started=started)
     artifacts.write_json(
         out.run, {"params": params.measurement, "metrics": metrics, "provenance": record}
     )
-    shown = structure.shown_words(
-        first, structure.reference_case(cases, settings.reference).topics, tokens >= 0,
+    shown = topic_tables.shown_words(
+        first, topic_tables.reference_case(cases, settings.reference).topics, tokens >= 0,
         count=TOPICS_SHOWN, each=WORDS_SHOWN,
     )  # fmt: skip
     _write_cosines(out.cosines, shown, first.words, tokens, {"trained": model, "control": control})
@@ -69,13 +69,13 @@ def main(snakemake: Any) -> None:
 def _measured(
     model: PreTrainedModel,
     weights: str,
-    cases: Sequence[structure.Case],
-    readings: Sequence[alignment.Reading],
+    cases: Sequence[topic_tables.Case],
+    readings: Sequence[word_tokens.Reading],
     tokens: Int[np.ndarray, "words"],
     settings: ModelMeasurement,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of one model: by case, and by case, layer and head."""
-    topics = structure.stack(cases)
+    topics = topic_tables.stack(cases)
     attention = measures.attention(
         model,
         readings,
@@ -89,8 +89,8 @@ def _measured(
         measures.similarity(v, topics[:, whole]) for v in (vectors, measures.unit(vectors))
     )
     return (
-        structure.table(cases, attention, cosine, dot, weights=weights),
-        structure.head_table(cases, attention, weights=weights),
+        topic_tables.table(cases, attention, cosine, dot, weights=weights),
+        topic_tables.head_table(cases, attention, weights=weights),
     )
 
 

@@ -12,7 +12,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.topic import corpora, experiment, measures, trials
+from scripts.anatomy.topic import corpora, experiment, measures, sweeps
 from scripts.anatomy.topic.settings import Grid
 from scripts.anatomy.training import RunState
 
@@ -25,7 +25,7 @@ def main(snakemake: Any) -> None:
     states = path.parent / ".state"
     rows = []
     with job.compute(snakemake) as compute:
-        for number, point in enumerate(trials.points(grid)):
+        for number, point in enumerate(sweeps.points(grid)):
             for seed in snakemake.params.seeds:
                 rng = seeding.numpy_generator(seed, "corpus")
                 corpus = corpora.sample(point.corpus, rng)
@@ -44,11 +44,11 @@ def main(snakemake: Any) -> None:
                 view = measures.view_of(trained.model)
                 rows += [
                     {"varies": grid.varies, "seed": seed} | row
-                    for row in trials.compare(point, view, corpus, rng)
+                    for row in sweeps.compare(point, view, corpus, rng)
                 ]
     table = pd.DataFrame(rows)
     artifacts.write_table(path, table)
-    artifacts.write_json(snakemake.output.summary, trials.errors(table))
+    artifacts.write_json(snakemake.output.summary, sweeps.errors(table))
     shutil.rmtree(states)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.topic import experiment, measures, storage, trials
+from scripts.anatomy.topic import experiment, measures, storage, sweeps
 from scripts.anatomy.topic.settings import Measurement, Sweep
 from scripts.anatomy.training import RunState
 
@@ -26,7 +26,7 @@ def main(snakemake: Any) -> None:
     with job.compute(snakemake) as compute:
         for seed, corpus_path in zip(params.seeds, snakemake.input.corpus, strict=True):
             corpus = storage.read_corpus(corpus_path)
-            for labels, variant in trials.sweep_variants(sweep):
+            for labels, variant in sweeps.sweep_variants(sweep):
                 name = "-".join(map(str, labels.values()))
                 fingerprint = job.fingerprint(params.code, seed, Path(corpus_path), repr(variant))
                 with RunState(states / f"{name}-seed{seed}", fingerprint) as state:
@@ -34,11 +34,11 @@ def main(snakemake: Any) -> None:
                         variant, corpus, seed=seed, state=state, compute=compute, label=name
                     )
                 losses = {"dev_loss": trained.dev_loss}
-                found = trials.sweep_row(measures.view_of(trained.model), corpus, measurement)
+                found = sweeps.sweep_row(measures.view_of(trained.model), corpus, measurement)
                 rows.append(labels | {"seed": seed} | losses | found)
     table = pd.DataFrame(rows)
     artifacts.write_table(path, table)
-    artifacts.write_json(snakemake.output.summary, trials.worst_cells(table))
+    artifacts.write_json(snakemake.output.summary, sweeps.worst_cells(table))
     shutil.rmtree(states)
 
 

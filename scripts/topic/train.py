@@ -15,7 +15,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance
-from scripts.anatomy.compute import Compute
+from scripts.anatomy.devices import Compute
 from scripts.anatomy.topic import experiment, storage
 from scripts.anatomy.topic.settings import Variant
 from scripts.anatomy.training import Run, RunState

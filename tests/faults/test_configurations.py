@@ -22,9 +22,9 @@ from checkouts import ROOT, SNAKEMAKE, Checkout, called, copied, merged, tiny
 from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 
-from scripts.anatomy import claims, configuration, mistakes
+from scripts.anatomy import claims, config_loading, configuration
+from scripts.anatomy.config_loading import LONGEST_LINE, MOST_LINES
 from scripts.anatomy.configuration import ConfigError, validate
-from scripts.anatomy.mistakes import LONGEST_LINE, MOST_LINES
 
 Place = tuple[str | int, ...]
 
@@ -153,7 +153,7 @@ def test_an_unknown_key_in_any_section_is_told(extra: str) -> None:
             section = section[part]
         section[extra] = 1
         lines = refused(config)
-        start = ".".join([*map(str, place), mistakes.printable(extra[:100])])
+        start = ".".join([*map(str, place), config_loading.printable(extra[:100])])
         assert any(line.startswith(start) for line in lines), (start, lines)
 
 
@@ -271,7 +271,7 @@ def is_about(line: str, touched: list[Place]) -> bool:
     """Whether a line names a place, one above or below it, or an entry that is named there."""
     key, _, _ = line.partition(": ")
     for place in touched:
-        shown = [mistakes.printable(str(part)[:100]) for part in place]
+        shown = [config_loading.printable(str(part)[:100]) for part in place]
         if ".".join(shown).startswith(key) or key.startswith(".".join(shown[:2])):
             return True
         if any(part in line for part in shown if part):
@@ -415,7 +415,7 @@ def told(path: Path, kind: type = dict) -> str:
     """What is said of a file that is no settings: one line."""
     started = time.process_time()
     with pytest.raises(ConfigError) as caught:
-        mistakes.read(path, kind)
+        config_loading.read(path, kind)
     assert time.process_time() - started < 2
     (line,) = str(caught.value).split("\n")
     assert line.isprintable() and len(line) <= LONGEST_LINE
@@ -443,7 +443,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "link.yaml").symlink_to("link.yaml")
     assert told(tmp_path / "link.yaml").startswith(f"{tmp_path / 'link.yaml'}: ")
     with (tmp_path / "large.yaml").open("wb") as file:
-        file.truncate(mistakes.LARGEST_FILE + 1)
+        file.truncate(config_loading.LARGEST_FILE + 1)
     assert told(tmp_path / "large.yaml").endswith("has more than 20 MB, which no settings have")
 
 
@@ -455,13 +455,13 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 def test_a_file_is_read_as_snakemake_reads_it(text: str, tmp_path: Path) -> None:
     """Files that Snakemake takes would be refused."""
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
-    assert mistakes.read(tmp_path / "mine.yaml") == {"scale": "smoke"}
+    assert config_loading.read(tmp_path / "mine.yaml") == {"scale": "smoke"}
 
 
 @pytest.mark.parametrize("path", ["config.yaml", "config/smoke.yaml", "config/paper.yaml"])
 def test_our_own_files_are_read_whole(path: str) -> None:
     """Anchors and merged sections would be lost, or taken for keys that are given twice."""
-    assert mistakes.read(ROOT / path) == yaml.safe_load((ROOT / path).read_text("utf-8"))
+    assert config_loading.read(ROOT / path) == yaml.safe_load((ROOT / path).read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("content", "reason"), FILES.values(), ids=FILES)

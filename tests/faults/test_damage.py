@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, models
 from scripts.anatomy import artifacts
 from scripts.anatomy.artifacts import UnreadableArtifact
 from scripts.anatomy.embedding.index import Index, TopLists, write_index
-from scripts.anatomy.pretrained import checkpoints
+from scripts.anatomy.models import checkpoints
 from scripts.anatomy.pretraining import tokenizer
 from scripts.anatomy.text import lda
 

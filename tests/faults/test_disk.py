@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, models
 from trainings import OUTPUTS, PATIENCE, RUN, Training, until
 from transformers import BertConfig, BertModel
 
-from scripts.anatomy import artifacts, devices, figures
+from scripts.anatomy import artifacts, figures, gpu_lease
 from scripts.anatomy.artifacts import UnwritableArtifact
 from scripts.anatomy.embedding.index import TopLists, write_index
 from scripts.anatomy.pretraining import data
@@ -358,7 +358,7 @@ def test_a_training_whose_lock_cannot_be_made_is_told(tmp_path: Path) -> None:
 def test_a_lease_that_cannot_be_taken_is_told(tmp_path: Path) -> None:
     """On a machine with GPUs all jobs would end in a traceback of the lock's library."""
     (tmp_path / "leases").touch()
-    lease = devices.lease("cuda", gpus_granted=1, folder=tmp_path / "leases/mine", device_count=2)
-    with pytest.raises(devices.LocksUnusable) as caught, lease:
+    lease = gpu_lease.lease("cuda", gpus_granted=1, folder=tmp_path / "leases/mine", device_count=2)
+    with pytest.raises(gpu_lease.LocksUnusable) as caught, lease:
         pass
     assert str(caught.value) == f"no GPU can be leased: {tmp_path}/leases/mine: Not a directory"

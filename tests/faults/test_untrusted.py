@@ -27,13 +27,13 @@ from checkouts import ROOT
 from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import save_file
 
-from scripts.anatomy import artifacts, figures, packages, pages
+from scripts.anatomy import artifacts, assets, figures, html_pages
 from scripts.anatomy.artifacts import UnreadableArtifact
-from scripts.anatomy.embedding import labelled, lexicon, lora
+from scripts.anatomy.embedding import classification_data, lexicon, lora
 from scripts.anatomy.embedding.finetuning_settings import Labelled, LoraAdapter
-from scripts.anatomy.pretrained import loading, store
-from scripts.anatomy.pretrained.loading import UnfitModel
-from scripts.anatomy.pretrained.settings import FolderModel, PackagedModel
+from scripts.anatomy.models import loading, store
+from scripts.anatomy.models.loading import UnfitModel
+from scripts.anatomy.models.settings import FolderModel, PackagedModel
 from scripts.anatomy.pretraining import data
 from scripts.anatomy.text import corpora, lda
 from scripts.anatomy.text.settings import Corpus
@@ -500,10 +500,10 @@ def test_a_packaged_archive_is_taken_apart_by_name(
 ) -> None:
     """The packager of a model could write anywhere in the user's home."""
     (here / "part").write_bytes(content)
-    monkeypatch.setattr(packages, "parts", lambda name: [here / "part"])
+    monkeypatch.setattr(assets, "parts", lambda name: [here / "part"])
     folder = here / "weights"
     folder.mkdir()
-    with pytest.raises(packages.PackageMissing, match=reason) as caught:
+    with pytest.raises(assets.PackageMissing, match=reason) as caught:
         store.store(PackagedModel(kind="packaged", package="mpnet"), folder)
     one_line(caught)
     assert {path.name for path in folder.iterdir()} <= {"archive.zip", *store.MPNET}
@@ -515,9 +515,9 @@ def test_an_archive_that_unpacks_without_end_is_refused(
     """A few kilobytes would fill the disk."""
     monkeypatch.setattr(store, "LARGEST", 1000)
     (here / "part").write_bytes(archive(INSIDE | {"all-mpnet-base-v2/config.json": b"0" * 10**6}))
-    monkeypatch.setattr(packages, "parts", lambda name: [here / "part"])
-    monkeypatch.setattr(packages, "check", lambda *_: None)
-    with pytest.raises(packages.PackageMissing, match="config.json is larger than the model"):
+    monkeypatch.setattr(assets, "parts", lambda name: [here / "part"])
+    monkeypatch.setattr(assets, "check", lambda *_: None)
+    with pytest.raises(assets.PackageMissing, match="config.json is larger than the model"):
         store.store(PackagedModel(kind="packaged", package="mpnet"), here)
 
 
@@ -839,7 +839,9 @@ def test_documents_that_do_not_fit_when_padded_are_told(
 
 def labels(path: str) -> pd.DataFrame:
     """The labelled texts in a table."""
-    return labelled.read(TypeAdapter(Labelled).validate_python({"kind": "table", "path": path}))
+    return classification_data.read(
+        TypeAdapter(Labelled).validate_python({"kind": "table", "path": path})
+    )
 
 
 @pytest.mark.parametrize(
@@ -897,8 +899,12 @@ def assert_escaped(page: str) -> None:
 
 def test_tokens_are_text_in_pages() -> None:
     """A token of a model, which its author chose, would run in whoever reads the report."""
-    table = pd.DataFrame({"vector": MARKUP, "tokens": [pages.chips(MARKUP, marked=MARKUP[:2])] * 9})
-    page = pages.page(MARKUP[0], MARKUP[1], {MARKUP[0]: pages.table(table), MARKUP[2]: "x"})
+    table = pd.DataFrame(
+        {"vector": MARKUP, "tokens": [html_pages.chips(MARKUP, marked=MARKUP[:2])] * 9}
+    )
+    page = html_pages.page(
+        MARKUP[0], MARKUP[1], {MARKUP[0]: html_pages.table(table), MARKUP[2]: "x"}
+    )
     assert_escaped(page)
     assert "${title}" in page
 

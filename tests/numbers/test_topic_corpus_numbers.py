@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
-from scripts.anatomy.topic import corpora, reference
+from scripts.anatomy.topic import baselines, corpora
 from scripts.anatomy.topic.corpora import END, FIRST_WORD, PAD, START, Corpus
 from scripts.anatomy.topic.settings import LdaCorpus, Length
 
@@ -76,24 +76,24 @@ def test_shares_of_topics_are_those_of_the_prior(corpus: Corpus) -> None:
 
 def test_oracle_floor(corpus: Corpus) -> None:
     # derived: ln 10 + psi(2) - psi(1.1)
-    assert reference.oracle_loss(10, 10, 0.1) == pytest.approx(3.1491, abs=5e-5)
+    assert baselines.oracle_loss(10, 10, 0.1) == pytest.approx(3.1491, abs=5e-5)
     # the same by sampling mixtures: ln v + their mean entropy
     mixtures = np.random.default_rng(0).dirichlet(np.full(6, 0.7), size=200_000)
     entropy = -(mixtures * np.log(np.maximum(mixtures, 1e-300))).sum(axis=1).mean()
-    assert reference.oracle_loss(7, 6, 0.7) == pytest.approx(math.log(7) + entropy, abs=0.005)
+    assert baselines.oracle_loss(7, 6, 0.7) == pytest.approx(math.log(7) + entropy, abs=0.005)
     # one topic leaves only the choice of the word
-    assert reference.oracle_loss(8, 1, 0.3) == pytest.approx(math.log(8))
-    assert reference.oracle_loss(1, 2, 1.0) == pytest.approx(digamma(3) - digamma(2))
+    assert baselines.oracle_loss(8, 1, 0.3) == pytest.approx(math.log(8))
+    assert baselines.oracle_loss(1, 2, 1.0) == pytest.approx(digamma(3) - digamma(2))
 
 
 def test_bayes_floor(corpus: Corpus) -> None:
     floors = [
-        reference.bayes_loss(documents, corpus.membership, 0.1, np.random.default_rng(1))
+        baselines.bayes_loss(documents, corpus.membership, 0.1, np.random.default_rng(1))
         for documents in (corpus.dev, corpus.train)
     ]
     # measured on the development file
     assert floors == pytest.approx([3.173, 3.173], abs=0.01)
-    assert min(floors) > reference.oracle_loss(10, 10, 0.1)
+    assert min(floors) > baselines.oracle_loss(10, 10, 0.1)
 
 
 def test_bayes_floor_by_a_plain_loop() -> None:
@@ -101,7 +101,7 @@ def test_bayes_floor_by_a_plain_loop() -> None:
         kind="lda", topics=3, words=6, alpha=0.4, length=Length(shortest=3, longest=9), train=40
     )
     small = corpora.sample(lda, np.random.default_rng(2))
-    found = reference.bayes_loss(small.train, small.membership, 0.4, np.random.default_rng(3))
+    found = baselines.bayes_loss(small.train, small.membership, 0.4, np.random.default_rng(3))
     chosen = np.random.default_rng(3).random(small.train.shape) < 0.15  # as the function draws
     losses = []
     for row, selected in zip(small.train, chosen, strict=True):
@@ -122,8 +122,8 @@ def test_masking_of_the_fits() -> None:
     rng = np.random.default_rng(8)
     documents = rng.integers(FIRST_WORD, 104, size=(3, 100_000))
     documents[:, 0], documents[:, -1] = START, END
-    selected = reference._select(documents, rng)
-    observed = reference._replace(documents, selected, 100, rng)
+    selected = baselines._select(documents, rng)
+    observed = baselines._replace(documents, selected, 100, rng)
     assert not selected[:, [0, -1]].any()
     assert selected.mean() == pytest.approx(0.15, abs=0.003)
     assert (observed[~selected] == documents[~selected]).all()
@@ -137,7 +137,7 @@ def test_masking_of_the_fits() -> None:
 
 # --- the best block matrices --------------------------------------------------------------------
 
-Fit = Callable[..., reference.BlockFit]
+Fit = Callable[..., baselines.BlockFit]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_squared_loss_contrast(
     corpus: Corpus, words_only: Corpus, visible: bool, boundaries: bool, contrast: float
 ) -> None:
     documents = corpus.train if boundaries else words_only.train
-    found = reference.fit_blocks_squared(
+    found = baselines.fit_blocks_squared(
         documents, corpus.membership, np.random.default_rng(4), visible=visible
     )
     assert found.contrast == pytest.approx(contrast, abs=0.002)
@@ -168,7 +168,7 @@ def test_squared_loss_contrast(
 def test_cross_entropy_contrast(
     corpus: Corpus, visible: bool, contrast: tuple[float, float], loss: tuple[float, float]
 ) -> None:
-    found = reference.fit_blocks_cross_entropy(
+    found = baselines.fit_blocks_cross_entropy(
         corpus.train, corpus.membership, np.random.default_rng(5), visible=visible
     )
     assert contrast[0] - 0.15 < found.contrast < contrast[1] + 0.15
@@ -184,8 +184,8 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
     )
     small = corpora.sample(lda, np.random.default_rng(6))
     rng = np.random.default_rng(7)
-    selected = reference._select(small.train, rng)
-    observed = reference._replace(small.train, selected, 6, rng)
+    selected = baselines._select(small.train, rng)
+    observed = baselines._replace(small.train, selected, 6, rng)
     squares, logits = [], []  # of every selected word: features of each output, and the truth
     for row, seen, chosen in zip(small.train, observed, selected, strict=True):
         places = [i for i, token in enumerate(row) if token != PAD and (visible or not chosen[i])]
@@ -201,7 +201,7 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
     aim = np.concatenate([one_hot for _, one_hot in squares])
     solution = np.linalg.lstsq(design, aim, rcond=None)[0]
     loss = np.square(design @ solution - aim).sum() / len(squares)
-    found = reference.fit_blocks_squared(
+    found = baselines.fit_blocks_squared(
         small.train, small.membership, np.random.default_rng(7), visible=visible
     )
     assert found.contrast == pytest.approx(solution[0] - solution[1], rel=1e-6)
@@ -211,7 +211,7 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
         each = [np.log(np.exp(contrast * z).sum()) - contrast * z[word] for z, word in logits]
         return float(np.mean(each))
 
-    best = reference.fit_blocks_cross_entropy(
+    best = baselines.fit_blocks_cross_entropy(
         small.train, small.membership, np.random.default_rng(7), visible=visible
     )
     assert best.loss == pytest.approx(cross_entropy(best.contrast), rel=1e-9)
@@ -222,11 +222,11 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
 def test_yardsticks_are_all_there(corpus: Corpus) -> None:
     few = Corpus(corpus.train[:300], corpus.dev[:300], corpus.membership)
     fits = {f"{a}_{b}" for a in ("squared", "cross_entropy") for b in ("visible", "hidden")}
-    found = reference.yardsticks(few, 0.1, np.random.default_rng(0))
+    found = baselines.yardsticks(few, 0.1, np.random.default_rng(0))
     assert found.keys() == fits | {"floor"}
     assert found["floor"]["bayes"] > found["floor"]["oracle"]
     assert found["squared_visible"]["contrast"] > found["squared_hidden"]["contrast"]
-    assert reference.yardsticks(few, None, np.random.default_rng(0)).keys() == fits
+    assert baselines.yardsticks(few, None, np.random.default_rng(0)).keys() == fits
 
 
 # --- pairs as the released statistics count them ------------------------------------------------
@@ -261,7 +261,7 @@ def released_loop(
 def test_pair_counts_against_the_released_loops(
     corpus: Corpus, fixed: bool, count: int, longest: int
 ) -> None:
-    found = reference.released_pair_counts(
+    found = baselines.released_pair_counts(
         corpus.dev, corpus.membership, fixed=fixed, count=count, longest=longest
     )
     assert found == released_loop(corpus.dev, fixed=fixed, count=count, longest=longest)
@@ -279,7 +279,7 @@ def test_pair_counts_at_the_released_sizes(corpus: Corpus) -> None:
     }
     for fixed, counts in expected.items():
         found = [
-            reference.released_pair_counts(part, corpus.membership, fixed=fixed)
+            baselines.released_pair_counts(part, corpus.membership, fixed=fixed)
             for part in np.split(corpus.dev, 20)
         ]
         assert sum(found[0].values()) == sum(counts.values())

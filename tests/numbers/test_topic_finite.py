@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from scripts.anatomy.topic import corpora, reference, settings, theory
+from scripts.anatomy.topic import baselines, corpora, settings, theory
 from scripts.anatomy.topic.corpora import FIRST_WORD, MASK
 
 SETTING = theory.Setting(4, 3, 2, p_m=0.2, p_c=0.3, p_r=0.2)
@@ -78,8 +78,8 @@ def test_best_ratio_is_what_plain_loops_find() -> None:
     blocks = theory.optimal_value(SETTING)
     topic = np.repeat(np.arange(SETTING.topics), SETTING.words_per_topic)
     rng = np.random.default_rng(2)
-    selected = reference._select(corpus.train, rng)
-    observed = reference._replace(corpus.train, selected, SETTING.n_words, rng)
+    selected = baselines._select(corpus.train, rng)
+    observed = baselines._replace(corpus.train, selected, SETTING.n_words, rng)
 
     def loss(logs: np.ndarray) -> float:
         ratio, of_mask = np.exp(logs)
@@ -108,7 +108,7 @@ def test_best_ratio_is_what_plain_loops_find() -> None:
         return float(np.mean(losses))
 
     expected = np.exp(minimize(loss, np.zeros(2), method="Nelder-Mead").x[0])
-    found = reference.best_attention_ratio(
+    found = baselines.best_attention_ratio(
         corpus.train, corpus.membership, blocks, np.random.default_rng(2)
     )
     assert found == pytest.approx(expected, rel=1e-3)

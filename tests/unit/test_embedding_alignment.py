@@ -15,12 +15,12 @@ from transformers import BertConfig, BertForMaskedLM, BertModel, LlamaConfig, Ll
 
 from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.artifacts import UnreadableArtifact
-from scripts.anatomy.attention_bert import replace_attention
-from scripts.anatomy.embedding import alignment, summary
+from scripts.anatomy.embedding import aggregation, alignment
 from scripts.anatomy.embedding.alignment import Kernels
 from scripts.anatomy.embedding.parameters import output_embedding
 from scripts.anatomy.embedding.views import ModelView, view
-from scripts.anatomy.pretrained import checkpoints
+from scripts.anatomy.lego_attention_bert import replace_attention
+from scripts.anatomy.models import checkpoints
 from scripts.anatomy.settings import Heads
 
 ROOT = Path(__file__).parents[2]
@@ -337,16 +337,18 @@ def test_alignment_is_set_against_its_controls() -> None:
     """A claim would be on the wrong difference, or on the wrong end of the training."""
 
     def summaries(level: float) -> dict[str, dict[str, float]]:
-        record = dict.fromkeys(summary.CONTROLLED, level)
+        record = dict.fromkeys(aggregation.CONTROLLED, level)
         return {"K": record, "all": record | {"mean": 2 * level}}
 
-    found = summary.aligned(
+    found = aggregation.aligned(
         {"embedding": summaries(5.0), "features": summaries(2.0)}, [summaries(1.0), summaries(0.5)]
     )
     assert found["above_features"]["all"]["mean"] == 6
     assert found["above_shuffled"]["K"]["matched"] == [4, 4.5]
     assert found["shuffled"]["all"]["mean"] == [2, 1]
-    assert "above_features" not in summary.aligned({"embedding": summaries(1.0)}, [summaries(1.0)])
+    assert "above_features" not in aggregation.aligned(
+        {"embedding": summaries(1.0)}, [summaries(1.0)]
+    )
     rows = [
         {"step": step, "seed_a": 0, "seed_b": other, "measure": measure, "group": group} | record
         for step in (0, 10, 500)
@@ -354,7 +356,7 @@ def test_alignment_is_set_against_its_controls() -> None:
         for measure, factor in (("embedding", 1), ("features", 0.5), ("shuffled", 0))
         for group, record in summaries(factor * (step + other)).items()
     ]
-    over = summary.over_training(pd.DataFrame(rows))
+    over = aggregation.over_training(pd.DataFrame(rows))
     assert over["steps"] == {"first": 0, "last": 500}
     assert over["last"]["embedding"]["K"]["contrast"] == [501, 502]
     assert over["gain"]["embedding"]["all"]["mean"] == [1000, 1000]

@@ -17,8 +17,8 @@ from transformers import (
     OPTForCausalLM,
 )
 
-from scripts.anatomy.embedding import hidden, related, robustness
-from scripts.anatomy.embedding.hidden import Readings
+from scripts.anatomy.embedding import hidden_states, parameter_similarity, robustness
+from scripts.anatomy.embedding.hidden_states import Readings
 from scripts.anatomy.embedding.index import TopLists
 from scripts.anatomy.embedding.parameters import output_embedding, parameter_lists
 from scripts.anatomy.embedding.projection import dual
@@ -149,7 +149,7 @@ def test_jaccard_against_sets() -> None:
     """Similarities would not be those of sets of tokens."""
     one, other = draw_ids(50, 8, 0), draw_ids(50, 8, 1)
     expected = [len({*a} & {*b}) / len({*a} | {*b}) for a, b in zip(one, other, strict=True)]
-    assert related.jaccard(one, other).tolist() == expected
+    assert parameter_similarity.jaccard(one, other).tolist() == expected
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -159,15 +159,20 @@ def test_pairs_that_were_planted(signed: bool) -> None:
     half = np.where(np.arange(6) < 3, ids, ids + 500)  # 3 of 6 shared: 3 of 9 in the union
     layer = {"K_gate": lists(ids), "K_up": lists(half), "V": lists(ids)}
     draw = np.random.default_rng(0)
-    found = {r["pair"]: r for r in related.pair_similarities(layer, draw, signed=signed)}
+    found = {
+        r["pair"]: r for r in parameter_similarity.pair_similarities(layer, draw, signed=signed)
+    }
     assert found["K_gate-V"]["similarity"] == 1 and found["K_gate-V"]["error"] == 0
     assert found["K_up-V"]["similarity"] == pytest.approx(1 / 3)
     assert found["K_gate-K_up"]["similarity"] == pytest.approx(1 / 3)
     assert 0 < found["K_gate-V"]["shuffled"] < 0.05
-    first = {r["pair"]: r for r in related.pair_similarities(layer, draw, k=3, signed=signed)}
+    first = {
+        r["pair"]: r
+        for r in parameter_similarity.pair_similarities(layer, draw, k=3, signed=signed)
+    }
     assert first["K_up-V"]["similarity"] == 1
     with pytest.raises(ValueError, match="k = 7: the index holds the 6 top tokens"):
-        related.pair_similarities(layer, draw, k=7)
+        parameter_similarity.pair_similarities(layer, draw, k=7)
 
 
 def test_absolute_similarity_takes_both_ends() -> None:
@@ -177,8 +182,8 @@ def test_absolute_similarity_takes_both_ends() -> None:
     plus = TopLists(np.full(4, -1), np.arange(4), np.ones(4), high, scores, low, scores - 0.5)
     minus = TopLists(np.full(4, -1), np.arange(4), np.ones(4), low, scores - 0.5, high, scores)
     layer, draw = {"K": plus, "V": minus}, np.random.default_rng(0)
-    assert related.pair_similarities(layer, draw)[0]["similarity"] == 1
-    assert related.pair_similarities(layer, draw, signed=True)[0]["similarity"] == 0
+    assert parameter_similarity.pair_similarities(layer, draw)[0]["similarity"] == 1
+    assert parameter_similarity.pair_similarities(layer, draw, signed=True)[0]["similarity"] == 0
 
 
 def test_shared_key_heads_are_paired_with_each_of_their_queries() -> None:
@@ -187,7 +192,7 @@ def test_shared_key_heads_are_paired_with_each_of_their_queries() -> None:
     queries = np.concatenate([keys[:3], keys[:3], keys[3:], keys[3:]])
     layer = {"W_Q": lists(queries, heads=4), "W_K": lists(keys, heads=2)}
     layer |= {"W_V": lists(keys, heads=2), "W_O": lists(queries, heads=4)}
-    found = related.pair_similarities(layer, np.random.default_rng(0))
+    found = parameter_similarity.pair_similarities(layer, np.random.default_rng(0))
     assert [(r["pair"], r["similarity"], r["pairs"]) for r in found] == [
         ("W_V-W_O", 1, 12),
         ("W_Q-W_K", 1, 12),
@@ -197,7 +202,7 @@ def test_shared_key_heads_are_paired_with_each_of_their_queries() -> None:
 def test_paired_lists_are_side_by_side() -> None:
     """A page would show a key beside a foreign value."""
     keys, queries = lists(draw_ids(6, 5, 0), heads=2), lists(draw_ids(12, 5, 1), heads=4)
-    one, other = related.paired(queries, keys)
+    one, other = parameter_similarity.paired(queries, keys)
     assert one.head.tolist() == np.repeat([0, 1, 2, 3], 3).tolist()
     assert other.head.tolist() == np.repeat([0, 0, 1, 1], 3).tolist()
     assert one.index.tolist() == other.index.tolist() == [0, 1, 2] * 4
@@ -211,7 +216,9 @@ def test_published_shuffle_stays_inside_head_0() -> None:
     layer |= {"W_V": lists(ids, heads=3), "W_O": lists(ids, heads=3)}
     for shuffle, expected in (("published", 1.0), ("layer", 4 / 12)):
         shuffled = [
-            related.pair_similarities(layer, np.random.default_rng(seed), shuffle=shuffle)
+            parameter_similarity.pair_similarities(
+                layer, np.random.default_rng(seed), shuffle=shuffle
+            )
             for seed in range(100)
         ]
         mean = {i: np.mean([found[i]["shuffled"] for found in shuffled]) for i in range(2)}
@@ -277,7 +284,7 @@ def documents(*lengths: int) -> list[Tensor]:
 def test_activations_are_the_coefficients_of_the_rows(name: str) -> None:
     """Active vectors would be those of other neurons, heads or layers."""
     model, tokens = build(name), documents(9)[0]
-    found, seen = hidden.activations(model, tokens), view(model)
+    found, seen = hidden_states.activations(model, tokens), view(model)
     reported = model(input_ids=tokens[None], output_hidden_states=True).hidden_states
     assert len(found.states) == len(found.attention) == len(found.feed_forward) == 3
     for layer in range(2):  # what the library reports last is after the final norm
@@ -295,12 +302,12 @@ def test_activations_are_the_coefficients_of_the_rows(name: str) -> None:
 @torch.no_grad()
 def slow_overlaps(model, texts: list[Tensor], k: int, m: int, skip: int, published: bool):
     """R_k of every token, group and target: (layer, group, target) to a list, with sets."""
-    seen, norm = view(model), hidden.final_norm(model)
+    seen, norm = view(model), hidden_states.final_norm(model)
     W_U = output_embedding(seen)
     gated = "gate" in seen.layers[0].K
     scores: dict[tuple, list[float]] = {}
     for text in texts:
-        found = hidden.activations(model, text)
+        found = hidden_states.activations(model, text)
         for t in range(skip, len(text)):
             tops = [(norm(s[t]) @ W_U.T).topk(k).indices.tolist() for s in found.states]
             for layer, of in enumerate(seen.layers):
@@ -341,17 +348,17 @@ def test_overlaps_against_a_plain_loop(name: str, published: bool) -> None:
     """Figure 2 would show other vectors than the active ones, or the wrong side of them."""
     model, texts = build(name), documents(7, 1, 12)
     m = 8 if name == "bert" else 3  # so many that GELU's small negative values are among them
-    readings = hidden.read_documents(
+    readings = hidden_states.read_documents(
         model, texts, output_embedding(view(model)), k=6, m=m, skip=1, published=published
     )
     assert readings.document.tolist() == [0] * 6 + [2] * 11
     draw = np.random.default_rng(0)
-    baseline = hidden.other_document(readings.document, draw)
+    baseline = hidden_states.other_document(readings.document, draw)
     expected = slow_overlaps(model, texts, 6, m, 1, published)
     records = [
         record
         for layer, groups in index_of(model, 6).items()
-        for record in hidden.overlaps(readings, layer, groups, baseline)
+        for record in hidden_states.overlaps(readings, layer, groups, baseline)
     ]
     assert {(r["layer"], r["group"], r["target"]) for r in records} == set(expected)
     for record in records:
@@ -364,7 +371,7 @@ def test_overlap_against_sets() -> None:
     union, targets = draw_ids(600, 9, 0, 30), draw_ids(600, 5, 1, 30)
     union[:, 5:] = union[:, :4]
     expected = [len({*u} & {*t}) / 5 for u, t in zip(union, targets, strict=True)]
-    assert hidden.overlap(union, targets).tolist() == pytest.approx(expected)
+    assert hidden_states.overlap(union, targets).tolist() == pytest.approx(expected)
 
 
 @torch.no_grad()
@@ -372,9 +379,9 @@ def test_only_allowed_tokens_are_targets() -> None:
     """Special tokens would fill the top of every hidden state."""
     model, allowed = build("gpt2"), torch.arange(D_VOCAB) % 3 == 0
     W_E = view(model).W_E
-    found = hidden.read_documents(model, documents(5, 6), W_E, k=4, m=2, allowed=allowed)
-    state = hidden.activations(model, documents(5, 6)[0]).states[1][2]
-    scores = hidden.final_norm(model)(state) @ W_E.T
+    found = hidden_states.read_documents(model, documents(5, 6), W_E, k=4, m=2, allowed=allowed)
+    state = hidden_states.activations(model, documents(5, 6)[0]).states[1][2]
+    scores = hidden_states.final_norm(model)(state) @ W_E.T
     expected = scores.masked_fill(~allowed, -math.inf).topk(4).indices
     assert found.targets[1, 1].tolist() == expected.tolist()
 
@@ -384,20 +391,20 @@ def test_random_states_come_from_every_other_document() -> None:
     document = np.repeat([0, 1, 2], [2, 5, 3])
     seen = set()
     for seed in range(200):
-        pairs = hidden.other_document(document, np.random.default_rng(seed))
+        pairs = hidden_states.other_document(document, np.random.default_rng(seed))
         assert pairs["attention"] is pairs["feed_forward"]
         assert pairs["attention"].active.tolist() == list(range(10))
         seen |= set(enumerate(pairs["attention"].target.tolist()))
     different = {(i, j) for i in range(10) for j in range(10) if document[i] != document[j]}
     assert seen == different
     with pytest.raises(ValueError, match="at least two"):
-        hidden.other_document(np.zeros(4, dtype=int), np.random.default_rng(0))
+        hidden_states.other_document(np.zeros(4, dtype=int), np.random.default_rng(0))
 
 
 def test_published_baseline_scores_the_first_thousand_tokens() -> None:
     """The published baseline could not be compared with the published numbers."""
     document = np.repeat(np.arange(30), 100)
-    found = hidden.published_baseline(document, np.random.default_rng(0))
+    found = hidden_states.published_baseline(document, np.random.default_rng(0))
     for pairs in found.values():
         assert pairs.target.tolist() == list(range(1000))
     assert sorted(found["attention"].active.tolist()) == list(range(1000))
@@ -409,17 +416,17 @@ def test_errors_of_means_are_over_documents() -> None:
     rng, sizes = np.random.default_rng(0), [40] * 50
     document = np.repeat(np.arange(50), sizes)
     of_document = rng.normal(size=50)
-    assert hidden.mean_error(of_document[document], document) == pytest.approx(
+    assert hidden_states.mean_error(of_document[document], document) == pytest.approx(
         of_document.std(ddof=1) / math.sqrt(50)
     )
-    assert math.isnan(hidden.mean_error(np.ones(4), np.zeros(4, dtype=int)))
+    assert math.isnan(hidden_states.mean_error(np.ones(4), np.zeros(4, dtype=int)))
 
 
 def test_planted_overlap() -> None:
     """Aligned and random bars would be swapped."""
     # token t of two documents has the active vector t and the hidden state of its list
     ids = np.arange(8 * 3).reshape(8, 3)
-    active = hidden.Active(np.arange(8).reshape(8, 1, 1), np.zeros((8, 1, 1), dtype=bool))
+    active = hidden_states.Active(np.arange(8).reshape(8, 1, 1), np.zeros((8, 1, 1), dtype=bool))
     readings = Readings(
         layers=(0,),
         document=np.repeat([0, 1], 4),
@@ -428,8 +435,8 @@ def test_planted_overlap() -> None:
         active={"feed_forward": active, "attention": active},
         widths={"feed_forward": 8, "attention": 8},
     )
-    baseline = hidden.other_document(readings.document, np.random.default_rng(0))
-    for record in hidden.overlaps(readings, 0, {"V": lists(ids)}, baseline):
+    baseline = hidden_states.other_document(readings.document, np.random.default_rng(0))
+    for record in hidden_states.overlaps(readings, 0, {"V": lists(ids)}, baseline):
         assert record["aligned"] == 1 and record["random"] == 0 and record["tokens"] == 8
 
 
@@ -437,13 +444,13 @@ def test_some_layers_are_read_as_all_are() -> None:
     """An index of every other layer would be compared with the states of others."""
     model, texts = build("llama"), documents(7, 9)
     found = [
-        hidden.read_documents(model, texts, view(model).W_E, k=6, layers=layers)
+        hidden_states.read_documents(model, texts, view(model).W_E, k=6, layers=layers)
         for layers in (None, [0, 2])
     ]
-    baseline = hidden.other_document(found[0].document, np.random.default_rng(0))
+    baseline = hidden_states.other_document(found[0].document, np.random.default_rng(0))
     groups = index_of(model, 6)
     for layer in (0, 2):
-        one, other = (hidden.overlaps(r, layer, groups[layer], baseline) for r in found)
+        one, other = (hidden_states.overlaps(r, layer, groups[layer], baseline) for r in found)
         assert one == other
 
 
@@ -451,17 +458,17 @@ def test_nothing_to_read_is_refused() -> None:
     """Documents that are all too short would give an error about empty arrays."""
     model = build("gpt2")
     with pytest.raises(ValueError, match="no document has a token after its first 1"):
-        hidden.read_documents(model, documents(1, 1), view(model).W_E, k=4)
+        hidden_states.read_documents(model, documents(1, 1), view(model).W_E, k=4)
     with pytest.raises(ValueError, match="m = 100: there are 12 vectors"):
-        hidden.read_documents(model, documents(3), view(model).W_E, k=4, m=100)
+        hidden_states.read_documents(model, documents(3), view(model).W_E, k=4, m=100)
 
 
 def test_sampled_states_leave_out_first_positions() -> None:
     """The first token's giant state would decide the robustness of hidden states."""
     model, texts = build("gpt2"), documents(6, 9)
     draw = torch.Generator().manual_seed(0)
-    found = hidden.sample_states(model, texts, draw, per_document=10)
+    found = hidden_states.sample_states(model, texts, draw, per_document=10)
     assert len(found) == 20
-    outputs = [hidden.activations(model, text).states for text in texts]
+    outputs = [hidden_states.activations(model, text).states for text in texts]
     rest = {tuple(row) for states in outputs for s in states for row in s[1:].tolist()}
     assert {tuple(row) for row in found.tolist()} <= rest

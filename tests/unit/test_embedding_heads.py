@@ -5,8 +5,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
 
-from scripts.anatomy import pages
-from scripts.anatomy.embedding import heads, summary
+from scripts.anatomy import html_pages
+from scripts.anatomy.embedding import aggregation, heads
 from scripts.anatomy.embedding.views import view
 
 
@@ -78,7 +78,7 @@ def test_layers_above_the_baseline_are_counted_by_seed() -> None:
         for seed, others in ((0, [1, 1, 3, 1]), (1, [1, 1, 1, 1]))
         for layer, other in enumerate(others)
     ]
-    found = summary.by_layer(pd.DataFrame(rows), ["mode", "pair"], above="same", below="other")
+    found = aggregation.by_layer(pd.DataFrame(rows), ["mode", "pair"], above="same", below="other")
     record = found["m"]["K-V"]
     assert record["layers"] == 4
     assert record["layers_above"] == [0.75, 1.0]
@@ -95,7 +95,7 @@ def test_robustness_is_told_by_kind_and_k() -> None:
         for k, pair in scores.items()
         for inverse, score in zip(("E^T", "E+"), pair, strict=True)
     ]  # fmt: skip
-    found = summary.robustness(pd.DataFrame(rows))["normal"]
+    found = aggregation.robustness(pd.DataFrame(rows))["normal"]
     assert found["k10"]["gain"] == pytest.approx([0.3, 0.3])
     assert found["k1000"]["with_diagonal"]["gain"] == pytest.approx([-0.25, -0.25])
     assert found["crossing"] == [10, 10]
@@ -103,10 +103,10 @@ def test_robustness_is_told_by_kind_and_k() -> None:
 
 def test_tokens_cannot_break_a_page() -> None:
     """Otherwise a token such as <script> is run by the reader's browser."""
-    table = pages.table(
-        pd.DataFrame({"name": ["<b>"], "tokens": [pages.chips(["<script>", "a&b"])]})
+    table = html_pages.table(
+        pd.DataFrame({"name": ["<b>"], "tokens": [html_pages.chips(["<script>", "a&b"])]})
     )
-    page = pages.page("a < b", "x & y", {"<h>": table})
+    page = html_pages.page("a < b", "x & y", {"<h>": table})
     assert "<script>" not in page
     assert "<b>" not in page.replace("<body>", "")
     assert "<i>&lt;script&gt;</i><i>a&amp;b</i>" in page

@@ -18,7 +18,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from scripts.anatomy.embedding import finetuning, summary, translation
+from scripts.anatomy.embedding import aggregation, finetuning, translation
 from scripts.anatomy.embedding.adapters import final_norm
 from scripts.anatomy.embedding.finetuning import Classifier, padded
 from scripts.anatomy.embedding.finetuning_settings import Finetuned
@@ -342,7 +342,7 @@ def test_the_summary_sets_the_translation_against_its_controls() -> None:
     for part in ("validation", "test"):
         rows.append({"part": part, "seed": None, "way": "probe", "cut": 1, "texts": 100,
                      "accuracy": 0.9, "low": 0.8, "high": 0.95})  # fmt: skip
-    found = summary.translation(pd.DataFrame(rows), [0.85, 0.86])
+    found = aggregation.translation(pd.DataFrame(rows), [0.85, 0.86])
     assert found["ways"]["plain"]["accuracy"] == pytest.approx([0.8, 0.5])
     assert found["ways"]["plain"]["validation"] == pytest.approx([0.85, 0.55])
     assert found["ways"]["probe"] == {"accuracy": [0.9], "cut": [1], "validation": [0.9]}

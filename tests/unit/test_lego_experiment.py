@@ -9,9 +9,9 @@ import torch
 from pydantic import ValidationError
 
 from scripts.anatomy import artifacts
-from scripts.anatomy.lego import bag, evaluate, examine, experiment, laws, settings
+from scripts.anatomy.lego import counting_baseline, evaluation, experiment, laws, metrics, settings
 from scripts.anatomy.lego.models import LibraryTransformer
-from scripts.anatomy.pretrained.loading import UnfitModel
+from scripts.anatomy.models.loading import UnfitModel
 from scripts.anatomy.training import RunState
 from tests import tiny_models
 
@@ -136,14 +136,14 @@ def test_measurements_of_a_model_that_knows_all(monkeypatch: pytest.MonkeyPatch)
     held = laws.test_sentences(rules, 50, 0)
     wrong_at_2 = held.values.copy()
     wrong_at_2[:, 2] = 1 - wrong_at_2[:, 2]
-    monkeypatch.setattr(evaluate, "predictions", lambda *_, **__: wrong_at_2)
+    monkeypatch.setattr(metrics, "predictions", lambda *_, **__: wrong_at_2)
     model = experiment.build(variant(), rules, 0)
-    found = examine._accuracies(model, held, [1.0, 0.6, 0.6, 1.0], [0, 1])
+    found = evaluation._accuracies(model, held, [1.0, 0.6, 0.6, 1.0], [0, 1])
     assert found["chain"] and found["by_depth"] == [1, 1, 0, 1] and found["sentences"] == 50
     assert found["worst_supervised"] == 1 and found["worst"] == 0 and found["reach"] == 1
     assert found["extrapolation"]["mean"] == 0.5
     assert found["extrapolation"]["first_above_bag"] == pytest.approx(-0.6)
-    order = examine._order(
+    order = evaluation._order(
         np.array([[1, 0.5, 0.5, 0.5], [1, 0.6, 0.5, 1], [1, 1, 0.7, 1]]), np.array([0, 10, 20])
     )
     assert order["solved_at"] == [0, 20, None, 10]
@@ -154,9 +154,9 @@ def test_sentences_until_a_task_is_solved() -> None:
     """Mimicking would count as training, or positions without a loss hold the time back."""
     curve = {"step": [5, 15, 25], "position0": [0.5, 1, 1], "position1": [0.5, 0.94, 0.96]}
     history = pd.DataFrame(curve | {"position2": [0.5, 0.5, 0.5]})
-    assert examine._sentences_to_solve(history, [0], 8) == 80
-    assert examine._sentences_to_solve(history, [0, 1], 8) == 160
-    assert examine._sentences_to_solve(history, [0, 1, 2], 8) is None
+    assert evaluation._sentences_to_solve(history, [0], 8) == 80
+    assert evaluation._sentences_to_solve(history, [0, 1], 8) == 160
+    assert evaluation._sentences_to_solve(history, [0, 1, 2], 8) is None
 
 
 def test_everything_can_be_measured_on_a_trained_model() -> None:
@@ -171,7 +171,7 @@ def test_everything_can_be_measured_on_a_trained_model() -> None:
         model = experiment.build(variant(**choices), rules, 0).eval()
         history = pd.DataFrame({"step": [0, 4]} | {f"position{k}": [0.5, 0.6] for k in range(4)})
         with torch.inference_mode():
-            found = examine.examine(
+            found = evaluation.examine(
                 model, variant(**choices), task, rules, probing, history, [0.5] * 4, seed=0
             )
         assert len(found["percolation"]["accuracy"]) == 3  # embeddings and two layers
@@ -344,11 +344,11 @@ def test_counting_is_told_from_walking(counts: bool, monkeypatch: pytest.MonkeyP
         if counts:
             values = values.copy()
             leaf = 2 if (batch.parents == -1).sum() == 2 * len(values) else 5
-            values[:, leaf] = bag.counted(rules.group, batch)
+            values[:, leaf] = counting_baseline.counted(rules.group, batch)
         return values
 
-    monkeypatch.setattr(examine, "_predicted", predicted)
-    found = examine._shortcut(None, rules, 2000, 0)
+    monkeypatch.setattr(evaluation, "_predicted", predicted)
+    found = evaluation._shortcut(None, rules, 2000, 0)
     if counts:
         assert found["two_chains_agreement"] == found["branch_agreement"] == 1
         assert found["severed_agreement"] == 1

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scripts.anatomy.attention import convolution, partners
 from scripts.anatomy.lego import mimic
 from scripts.anatomy.lego.models import LegoTransformer
 from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego_attention import convolution, partners
 from scripts.anatomy.settings import Heads
 
 LAYERS, LENGTH = 12, 62

@@ -7,9 +7,9 @@ from torch import Tensor
 from transformers import AlbertConfig, AlbertModel, PreTrainedModel
 
 from benchmarks.lego import library_bert
-from scripts.anatomy.attention import at
 from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
 from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego_attention import at
 from scripts.anatomy.settings import Heads
 
 D_VOCAB, LENGTH, D_MODEL, D_FF, LAYERS = 19, 14, 24, 40, 3

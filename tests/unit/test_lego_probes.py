@@ -8,10 +8,10 @@ from sklearn.linear_model import RidgeClassifier
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
-from scripts.anatomy.attention import partners
-from scripts.anatomy.lego import evaluate, probes
+from scripts.anatomy.lego import metrics, probes
 from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
 from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego_attention import partners
 from scripts.anatomy.settings import Heads
 
 LENGTH = 62
@@ -186,22 +186,22 @@ def test_loss_and_predictions_of_one_logit_and_of_several() -> None:
     logits = torch.tensor([[[2.0], [-1.0]]])
     values = torch.tensor([[1, 1]])
     expected = (np.log1p(np.exp(-2)) + np.log1p(np.exp(1))) / 2
-    assert evaluate.loss(logits, values).item() == pytest.approx(expected)
-    assert evaluate.predict(logits).tolist() == [[1, 0]]
+    assert metrics.loss(logits, values).item() == pytest.approx(expected)
+    assert metrics.predict(logits).tolist() == [[1, 0]]
     two = torch.cat([torch.zeros_like(logits), logits], dim=2)  # the same as two classes
-    assert evaluate.loss(two, values).item() == pytest.approx(expected)
-    assert evaluate.predict(two).tolist() == [[1, 0]]
+    assert metrics.loss(two, values).item() == pytest.approx(expected)
+    assert metrics.predict(two).tolist() == [[1, 0]]
 
 
 def test_reach_and_first_time() -> None:
     """Numbers that compare models would be about other positions or steps."""
     accuracies = np.array([1.0, 0.95, 0.9, 0.6, 0.95, 0.5])
-    assert evaluate.reach(accuracies) == 2
-    assert evaluate.reach(accuracies[:3]) == 2 and evaluate.reach(np.array([0.5])) == -1
+    assert metrics.reach(accuracies) == 2
+    assert metrics.reach(accuracies[:3]) == 2 and metrics.reach(np.array([0.5])) == -1
     history = np.array([[1.0, 0.5, 0.5], [0.98, 0.99, 0.6], [1.0, 0.7, 0.98]])
-    found = evaluate.first_time(history, np.array([0, 10, 100]))
+    found = metrics.first_time(history, np.array([0, 10, 100]))
     assert found.tolist() == [0, 10, np.inf]
-    assert evaluate.accuracy(np.array([[0, 1], [1, 1]]), np.array([[0, 0], [1, 1]])).tolist() == [
+    assert metrics.accuracy(np.array([[0, 1], [1, 1]]), np.array([[0, 0], [1, 1]])).tolist() == [
         1.0,
         0.5,
     ]
@@ -216,6 +216,6 @@ def test_predictions_are_made_in_parts() -> None:
     ).eval()  # fmt: skip
     sentences = tokens()
     places = torch.arange(1, 13).expand(6, 12)
-    whole = evaluate.predict(model(sentences, places, iterations=3)).numpy()
-    found = evaluate.predictions(model, sentences, places, at_once=4, iterations=3)
+    whole = metrics.predict(model(sentences, places, iterations=3)).numpy()
+    found = metrics.predictions(model, sentences, places, at_once=4, iterations=3)
     assert (found == whole).all() and len(np.unique(found)) > 1

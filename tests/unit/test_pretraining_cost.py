@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from scripts.anatomy.attention import SHORT
+from scripts.anatomy.lego_attention import SHORT
 from scripts.anatomy.pretraining import cost
 from scripts.anatomy.pretraining.settings import Size, Variant
 from scripts.anatomy.settings import Heads

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from torch.nn import functional
 from transformers import BertForMaskedLM
 
-from scripts.anatomy.attention_bert import from_pretrained
+from scripts.anatomy.lego_attention_bert import from_pretrained
 from scripts.anatomy.pretraining import data, experiment, timing
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.masking import Masked

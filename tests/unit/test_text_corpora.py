@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from scripts.anatomy import packages
+from scripts.anatomy import assets
 from scripts.anatomy.text import corpora, settings, words
 
 TEXTS = [
@@ -174,7 +174,7 @@ def test_packaged_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise articles that the package has twice count twice, or its other columns are read."""
     table = pandas.DataFrame({"title": "A title", "text": [*TEXTS, None, TEXTS[0]]})
     table.to_csv(tmp_path / "news.zip", index=False, compression="zip")
-    monkeypatch.setattr(packages, "find", lambda name: {"news": tmp_path / "news.zip"}[name])
+    monkeypatch.setattr(assets, "find", lambda name: {"news": tmp_path / "news.zip"}[name])
     assert read(kind="packaged", package="news", unit="document") == CLEAN
 
 

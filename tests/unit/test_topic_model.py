@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertModel as LibraryBert
 
-from scripts.anatomy.pretrained import loading
+from scripts.anatomy.models import loading
 from scripts.anatomy.topic import corpora, experiment, theory
 from scripts.anatomy.topic.bert import TopicBert, save_for_transformers
 from scripts.anatomy.topic.corpora import END, FIRST_WORD, MASK, PAD, START

@@ -9,7 +9,7 @@ import pytest
 import tiny_models
 from checkouts import Checkout
 
-from scripts.anatomy import artifacts, packages
+from scripts.anatomy import artifacts, assets
 from scripts.embedding import index
 from scripts.models import store
 from scripts.text import corpus, structure
@@ -119,8 +119,8 @@ def test_a_package_that_is_not_installed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user of an older environment would not know what to install."""
-    asset = packages.Asset(("no-such-package",), {"model.safetensors": ""}, "none")
-    monkeypatch.setitem(packages.ASSETS, "minilm", asset)
+    asset = assets.Asset(("no-such-package",), {"model.safetensors": ""}, "none")
+    monkeypatch.setitem(assets.ASSETS, "minilm", asset)
     model = {"kind": "packaged", "package": "minilm"}
     assert said(store.main, tmp_path, params={"model": model}) == (
         "models.mine: the package no-such-package is not installed; "

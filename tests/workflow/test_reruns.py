@@ -136,7 +136,7 @@ def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: 
         ("scripts/text/plot_topics.py", "main", {"Draw the topics of the corpora"}),
         ("scripts/embedding/plot_atlas.py", "main", {"Draw the atlas of heads"}),
         (
-            "scripts/anatomy/pages.py",
+            "scripts/anatomy/html_pages.py",
             "page",
             {f"Lay out the {things} of decoder for reading" for things in ("vectors", "heads")}
             | {f"Lay out what {change} changes for reading" for change in ("mine", "lora")},
@@ -159,7 +159,7 @@ def test_code_that_no_job_uses_counts_for_nothing(checkout: Checkout) -> None:
     """A helper added to a library module, or a better log line, would train everything again."""
     with (checkout.source / "scripts/anatomy/topic/masking.py").open("a") as file:
         file.write("\n\ndef unused() -> int:\n    return 1\n")
-    checkout.edit("scripts/anatomy/devices.py", "lease")
+    checkout.edit("scripts/anatomy/gpu_lease.py", "lease")
     checkout.edit("scripts/anatomy/provenance.py", "commit")
     checkout.edit("scripts/job.py", "_redirect")
     assert checkout.plan() == NOTHING

@@ -16,8 +16,8 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from scripts.anatomy import seeding
-from scripts.anatomy.compute import Compute
-from scripts.anatomy.embedding import labelled
+from scripts.anatomy.devices import Compute
+from scripts.anatomy.embedding import classification_data
 from scripts.anatomy.embedding.adapters import adapter
 from scripts.anatomy.embedding.adapters import layers as layers_of
 from scripts.anatomy.embedding.finetuning_settings import Finetuned
@@ -185,7 +185,7 @@ def train(
     Mean cross-entropy, AdamW without weight decay, a learning rate that falls linearly to 0.
     """
     lengths = [len(text) for text in texts.tokens]
-    plan = labelled.batches(
+    plan = classification_data.batches(
         lengths,
         batch=settings.batch,
         steps=settings.steps,

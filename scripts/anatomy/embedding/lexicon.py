@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool
 
-from scripts.anatomy import packages
+from scripts.anatomy import assets
 from scripts.anatomy.embedding.tokens import Vocabulary
 
 
@@ -18,7 +18,7 @@ def words(path: Path | None = None) -> set[str]:
     missing.
     """
     if path is None:
-        lines = packages.find("vader").read_text("utf-8").splitlines()
+        lines = assets.find("vader").read_text("utf-8").splitlines()
         found = {line.split("\t")[0].lower() for line in lines}
         return {word for word in found if word.isalpha()}
     return {word.lower() for word in listed(path)}

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.compute import Compute
-from scripts.anatomy.lego import evaluate, laws, mimic, settings, task
+from scripts.anatomy.devices import Compute
+from scripts.anatomy.lego import laws, metrics, mimic, settings, task
 from scripts.anatomy.lego.models import LegoModel, LegoTransformer, LibraryTransformer
 from scripts.anatomy.lego.task import Batch, Task
 from scripts.anatomy.training import Recipe, Run, RunState, even_steps, fit
@@ -30,7 +30,7 @@ def law(variant: settings.Variant, choice: settings.Task, folder: Path | None = 
     """
     if variant.pretrained is None:
         return laws.law(choice)
-    from scripts.anatomy.pretrained import loading  # here: transformers takes seconds
+    from scripts.anatomy.models import loading  # here: transformers takes seconds
 
     tokenizer = loading.tokenizer(folder, loading.config(folder).vocab_size)
     return laws.law(choice, tokenizer, variant.pretrained.words)
@@ -67,7 +67,7 @@ def _pretrained(
     choice: settings.Pretrained, folder: Path, length: int, seed: int
 ) -> "PreTrainedModel":
     """The encoder that a training starts from."""
-    from scripts.anatomy.pretrained import loading
+    from scripts.anatomy.models import loading
 
     encoder = loading.control(folder, seed) if choice.random else loading.model(folder)
     if not hasattr(encoder, "encoder") or encoder.config.is_encoder_decoder:
@@ -177,8 +177,8 @@ def train(
         return loss
 
     def accuracies() -> dict[str, float]:
-        predicted = evaluate.predictions(model, held.tokens, held.places)
-        found = evaluate.accuracy(predicted, test.values)
+        predicted = metrics.predictions(model, held.tokens, held.places)
+        found = metrics.accuracy(predicted, test.values)
         return {f"position{k}": float(a) for k, a in enumerate(found)}
 
     total = mimicked + variant.steps
@@ -270,11 +270,11 @@ def _task_loss(
     positions = supervised(variant, n, step)
     places, values = batch.places[:, positions], batch.values[:, positions]
     if not variant.deep:
-        return evaluate.loss(model(batch.tokens, places), values)
+        return metrics.loss(model(batch.tokens, places), values)
     hidden = model.read(batch.tokens, places).hidden[:, 1:]
     logits = model.classify(hidden)
     spread = values[:, None].expand(*hidden.shape[:3])
-    return evaluate.loss(logits.flatten(0, 1), spread.flatten(0, 1))
+    return metrics.loss(logits.flatten(0, 1), spread.flatten(0, 1))
 
 
 def _mimicking(

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from scripts.anatomy.attention import convolution, partners
+from scripts.anatomy.lego_attention import convolution, partners
 
 Pattern = Literal["convolution", "association"]
 HEADS: tuple[Pattern, ...] = ("convolution", "association")  # of head 0 and of head 1

@@ -20,8 +20,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scripts.anatomy.attention import Associates, MixedAttention, associates, at
 from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego_attention import Associates, MixedAttention, associates, at
 from scripts.anatomy.settings import Heads
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scripts.anatomy.attention import partners
+from scripts.anatomy.lego_attention import partners
 
 WINDOW = 2  # places to each side that count as the neighbourhood of manipulation
 SENTENCES_AT_ONCE = 50

@@ -19,11 +19,11 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import BertForMaskedLM
 
 from scripts.anatomy import seeding
-from scripts.anatomy.attention import Associates, MixedAttention, associates
-from scripts.anatomy.clock import interleaved
 from scripts.anatomy.flops import count
+from scripts.anatomy.lego_attention import Associates, MixedAttention, associates
 from scripts.anatomy.pretraining import experiment
 from scripts.anatomy.pretraining.settings import Size, Variant
+from scripts.anatomy.timing import interleaved
 
 PAD = 0
 PARTS = ("attention", "encoder")

@@ -12,8 +12,8 @@ from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
 
 from scripts.anatomy import flops, seeding
-from scripts.anatomy.attention_bert import replace_attention
-from scripts.anatomy.compute import Compute
+from scripts.anatomy.devices import Compute
+from scripts.anatomy.lego_attention_bert import replace_attention
 from scripts.anatomy.pretraining import data
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.masking import Masked

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from scripts.anatomy import clock
-from scripts.anatomy.compute import Compute
+from scripts.anatomy import timing
+from scripts.anatomy.devices import Compute
 from scripts.anatomy.pretraining import data, experiment
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.settings import Optimisation, Size, Variant
@@ -51,4 +51,4 @@ def stepper(
 
 
 def _timed(step: Callable[[int], None], number: int) -> float:
-    return clock.seconds(lambda: step(number))
+    return timing.seconds(lambda: step(number))

@@ -85,7 +85,7 @@ def of_model(folder: Path, rows: int) -> tuple[Tokenizer, dict[str, str]]:
         ValueError: It has no fast tokenizer, one with more tokens than `rows`, or one without a
             special token that masking needs.
     """
-    from scripts.anatomy.pretrained import loading  # here, since it waits for torch
+    from scripts.anatomy.models import loading  # here, since it waits for torch
 
     loaded = loading.tokenizer(folder, rows)
     names = {kind: getattr(loaded, f"{kind}_token") for kind in SPECIAL}

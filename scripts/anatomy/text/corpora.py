@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element, iterparse
 import pandas
 from gensim.corpora.wikicorpus import filter_wiki
 
-from scripts.anatomy import artifacts, packages, streaming
+from scripts.anatomy import artifacts, assets, hf_datasets
 from scripts.anatomy.text import settings
 
 # What gensim's filter leaves of a page that is no prose: headings, lists and indented
@@ -61,18 +61,18 @@ def _documents(corpus: settings.Corpus) -> Iterator[str]:
 def _texts(corpus: settings.Corpus) -> Iterator[str]:
     match corpus:
         case settings.PackagedCorpus(package="wikipedia"):
-            return _articles(packages.find("wikipedia"))
+            return _articles(assets.find("wikipedia"))
         case settings.PackagedCorpus(package="news"):
-            return _news(packages.find("news"))
+            return _news(assets.find("news"))
         case settings.LinesCorpus():
             return _lines(corpus.path)
         case settings.TableCorpus():
             kind = settings.TABLES[corpus.path.suffix]
-            return _column(streaming.of_file(kind, corpus.path), corpus.column)
+            return _column(hf_datasets.of_file(kind, corpus.path), corpus.column)
         case settings.DumpCorpus():
             return _articles(corpus.path)
         case settings.HubCorpus():
-            rows = streaming.of_set(
+            rows = hf_datasets.of_set(
                 corpus.id, corpus.config, split=corpus.split, revision=corpus.revision
             )
             return _column(rows, corpus.column)

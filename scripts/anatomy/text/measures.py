@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from scripts.anatomy.text.alignment import Reading
+from scripts.anatomy.text.word_tokens import Reading
 
 CLASSES = ("same_word", "same_topic", "different_topic")
 FEWEST_PAIRS = 100  # a mean over fewer is reported as empty

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from scripts.anatomy import seeding
-from scripts.anatomy.compute import Compute
+from scripts.anatomy.devices import Compute
 from scripts.anatomy.topic import settings, theory
 from scripts.anatomy.topic.corpora import FIRST_WORD, MASK, Corpus, check_blocks
 from scripts.anatomy.topic.masking import MaskedBatch, mask

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from scripts.anatomy.tables import flatten, interval, run_row
+from scripts.anatomy.statistics import flatten, interval, run_row
 
 
 def test_leaves_are_named_by_their_path_and_lists_left_out() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.anatomy import packages
-from scripts.anatomy.packages import ASSETS, Asset, PackageMissing
+from scripts.anatomy import assets
+from scripts.anatomy.assets import ASSETS, Asset, PackageMissing
 
 ENVS = Path(__file__).parents[2] / "envs"
 CONTENTS = {"data/one.txt": b"one", "data/two.bin": b"two\n"}
@@ -41,9 +41,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_files_are_found_in_the_order_in_which_they_are_listed(site: Path) -> None:
     """A converter would take a configuration for weights."""
-    assert packages.files("both") == [site / "shipped-text" / name for name in CONTENTS]
-    assert packages.find("one") == site / "shipped-text/data/one.txt"
-    assert packages.version("both") == "1.2"
+    assert assets.files("both") == [site / "shipped-text" / name for name in CONTENTS]
+    assert assets.find("one") == site / "shipped-text/data/one.txt"
+    assert assets.version("both") == "1.2"
 
 
 def test_a_package_that_is_not_installed_is_named_with_the_command(
@@ -52,7 +52,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_command(
     """A user would see a traceback of importlib instead of what to install."""
     missing = Asset(("no-such-package-at-all",), {"a": ""}, "MIT", "envs/x.txt")
     monkeypatch.setitem(ASSETS, "missing", missing)
-    for read in (packages.find, packages.files, packages.parts):
+    for read in (assets.find, assets.files, assets.parts):
         with pytest.raises(
             PackageMissing,
             match="^the package no-such-package-at-all is not installed; "
@@ -67,11 +67,11 @@ def test_a_file_that_was_changed_is_refused(site: Path) -> None:
     changed.write_bytes(b"twO\n")
     digest = hashlib.sha256(b"twO\n").hexdigest()
     with pytest.raises(PackageMissing) as caught:
-        packages.files("both")
+        assets.files("both")
     assert str(caught.value) == (
         f"{changed} is not the file that was examined: its SHA-256 is {digest}"
     )
-    assert packages.find("one").read_bytes() == b"one"  # the other file is as it was
+    assert assets.find("one").read_bytes() == b"one"  # the other file is as it was
 
 
 @pytest.mark.parametrize("gone", ["from the list", "from the disk"])
@@ -82,7 +82,7 @@ def test_a_package_without_the_file_is_named(site: Path, gone: str) -> None:
     else:
         (site / "shipped_text-1.2.dist-info/RECORD").write_text("")
     with pytest.raises(PackageMissing, match=r"^the package shipped-text has no file data/one.txt"):
-        packages.find("one")
+        assets.find("one")
 
 
 def test_parts_come_in_order_one_from_each_package(
@@ -93,7 +93,7 @@ def test_parts_come_in_order_one_from_each_package(
         ship(site, f"part-{part}", {f"in/a.zip.00{part}": b"%d" % part})
     asset = Asset(("part-1", "part-2"), {".zip.001": "", ".zip.002": ""}, "")
     monkeypatch.setitem(ASSETS, "archive", asset)
-    assert [path.read_bytes() for path in packages.parts("archive")] == [b"1", b"2"]
+    assert [path.read_bytes() for path in assets.parts("archive")] == [b"1", b"2"]
 
 
 def test_every_asset_says_where_it_is_pinned_and_under_which_licence() -> None:
@@ -114,7 +114,7 @@ def test_what_is_installed_is_what_was_examined(name: str) -> None:
         metadata.version(ASSETS[name].distributions[0])
     except metadata.PackageNotFoundError:
         pytest.skip(f"{name} is not installed")
-    assert len(packages.files(name)) == len(ASSETS[name].files)
+    assert len(assets.files(name)) == len(ASSETS[name].files)
 
 
 @pytest.mark.parametrize("environment", ["cpu", "cuda"])

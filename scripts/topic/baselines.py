@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.topic import corpora, reference, storage
+from scripts.anatomy.topic import baselines, corpora, storage
 from scripts.anatomy.topic.settings import BlockCorpus, Corpus
 
 SAMPLE = 30_000
@@ -30,9 +30,9 @@ def main(snakemake: Any) -> None:
         found: dict[str, Any] = {"statistics": corpora.statistics(measured)}
         if _blocks(corpus):
             rng = seeding.numpy_generator(seed, "yardsticks")
-            found |= reference.yardsticks(measured, getattr(settings, "alpha", None), rng)
+            found |= baselines.yardsticks(measured, getattr(settings, "alpha", None), rng)
             found["pair_counts"] = {
-                name: reference.released_pair_counts(
+                name: baselines.released_pair_counts(
                     corpus.dev, corpus.membership, fixed=name == "fixed"
                 )
                 for name in ("released", "fixed")

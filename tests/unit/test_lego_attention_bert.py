@@ -23,8 +23,8 @@ from transformers import (
     RobertaModel,
 )
 
-from scripts.anatomy.attention import MixedAttention
-from scripts.anatomy.attention_bert import KEY, from_pretrained, replace_attention
+from scripts.anatomy.lego_attention import MixedAttention
+from scripts.anatomy.lego_attention_bert import KEY, from_pretrained, replace_attention
 from scripts.anatomy.settings import Heads
 
 D_VOCAB, LONGEST = 40, 70

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertModel
 
 from scripts.anatomy import artifacts
 from scripts.anatomy.artifacts import UnreadableArtifact, first_line
-from scripts.anatomy.attention_bert import KEY
+from scripts.anatomy.lego_attention_bert import KEY
 
 MODULE = "attention.self.mixing"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts.anatomy import devices
-from scripts.anatomy.devices import DeviceMissing, choose, lease
+from scripts.anatomy import gpu_lease
+from scripts.anatomy.gpu_lease import DeviceMissing, choose, lease
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -70,7 +70,7 @@ def start_job(folder: Path, jobs_per_device: int, seconds: float) -> subprocess.
     ],
 )
 def test_choice(
-    monkeypatch: pytest.MonkeyPatch, setting: devices.Setting, granted: int, count: int, kind: str
+    monkeypatch: pytest.MonkeyPatch, setting: gpu_lease.Setting, granted: int, count: int, kind: str
 ) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert choose(setting, gpus_granted=granted, device_count=count) == kind
@@ -100,7 +100,7 @@ def test_mps_is_one_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_cpu_needs_no_lease_and_no_torch(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from scripts.anatomy.devices import lease\n"
+        "import sys; from pathlib import Path; from scripts.anatomy.gpu_lease import lease\n"
         f"with lease('auto', gpus_granted=0, folder=Path({str(tmp_path / 'locks')!r})) as device:\n"
         "    assert device == 'cpu' and 'torch' not in sys.modules"
     )
@@ -162,8 +162,8 @@ def test_the_least_loaded_device_comes_first(take: Lease) -> None:
 def test_a_waiting_job_says_so_once_and_then_gives_up(
     take: Lease, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "_SECONDS_BETWEEN_TRIES", 0.01)
-    with caplog.at_level("INFO", logger=devices.__name__), take(), take():
+    monkeypatch.setattr(gpu_lease, "_SECONDS_BETWEEN_TRIES", 0.01)
+    with caplog.at_level("INFO", logger=gpu_lease.__name__), take(), take():
         with pytest.raises(TimeoutError), take(timeout=0.1):
             pass
     assert [record.message for record in caplog.records] == [
@@ -173,7 +173,7 @@ def test_a_waiting_job_says_so_once_and_then_gives_up(
 
 def test_the_slots_can_be_lifted_out() -> None:
     """Who wants GPU ids for another workflow would have to take ours with them."""
-    tree = ast.parse(Path(devices.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(gpu_lease.__file__).read_text(encoding="utf-8"))
     imported = {
         name.split(".")[0]
         for node in ast.walk(tree)
@@ -230,5 +230,5 @@ def test_a_card_is_the_same_under_another_number(
 
 
 def test_the_default_folder_is_of_this_machine_and_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices.tempfile, "gettempdir", lambda: "/somewhere")
-    assert devices._default_folder() == Path(f"/somewhere/gpu-leases-{os.getuid()}")
+    monkeypatch.setattr(gpu_lease.tempfile, "gettempdir", lambda: "/somewhere")
+    assert gpu_lease._default_folder() == Path(f"/somewhere/gpu-leases-{os.getuid()}")

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scripts.anatomy import artifacts, packages
-from scripts.anatomy.pretrained.settings import FolderModel, HubModel, Model, PackagedModel
+from scripts.anatomy import artifacts, assets
+from scripts.anatomy.models.settings import FolderModel, HubModel, Model, PackagedModel
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,8 @@ def store(model: Model, folder: Path) -> dict[str, str]:
     match model:
         case PackagedModel():
             CONVERTERS[model.package](folder)
-            source = {"package": model.package, "version": packages.version(model.package)}
-            source["licence"] = packages.ASSETS[model.package].licence
+            source = {"package": model.package, "version": assets.version(model.package)}
+            source["licence"] = assets.ASSETS[model.package].licence
         case HubModel():
             snapshot = _snapshot(model)
             _take(snapshot, folder)
@@ -116,7 +116,7 @@ def _shards(index: Path) -> set[str]:
 
 
 def _minilm(folder: Path) -> None:
-    for file in packages.files("minilm"):
+    for file in assets.files("minilm"):
         artifacts.link_or_copy(file, folder / file.name)
 
 
@@ -124,13 +124,13 @@ def _minilm3(folder: Path) -> None:
     """The three-layer sibling ships as ONNX, without a vocabulary: it is the other's."""
     from transformers import BertConfig, BertModel
 
-    _, config, *tokenizer = packages.files("minilm")
+    _, config, *tokenizer = assets.files("minilm")
     settings = BertConfig.from_pretrained(config, num_hidden_layers=3)
     model = BertModel(settings, add_pooling_layer=False)
     wanted = model.state_dict()
     found = {
         name.removeprefix("model.0.auto_model."): weight
-        for name, weight in _onnx_weights(packages.find("minilm3"))
+        for name, weight in _onnx_weights(assets.find("minilm3"))
     }
     model.load_state_dict({name: found[name] for name in wanted})
     model.save_pretrained(folder)
@@ -169,7 +169,7 @@ def _smollm2(folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-    file = packages.find("smollm2")
+    file = assets.find("smollm2")
     quantised = AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, dtype=torch.float32
     )
@@ -185,21 +185,21 @@ def _mpnet(folder: Path) -> None:
     """The five packages hold the parts of one zip archive."""
     archive = folder / "archive.zip"
     with archive.open("wb") as whole:
-        for part in packages.parts("mpnet"):
+        for part in assets.parts("mpnet"):
             whole.write(part.read_bytes())
     try:
         with zipfile.ZipFile(archive) as zipped:
             for name, sha256 in MPNET.items():
                 _unpack(zipped, f"all-mpnet-base-v2/{name}", folder / name)
                 if sha256:
-                    packages.check(folder / name, sha256)
-    except packages.PackageMissing:
+                    assets.check(folder / name, sha256)
+    except assets.PackageMissing:
         raise
     except Exception as error:  # zipfile has half a dozen; all of them are about the archive
         if getattr(error, "errno", None) in artifacts.UNWRITABLE:
             raise  # but these, which are about our disk
         reason = artifacts.first_line(error)
-        raise packages.PackageMissing(
+        raise assets.PackageMissing(
             f"the packages of mpnet do not hold its archive: {reason}"
         ) from None
     archive.unlink()

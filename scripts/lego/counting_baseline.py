@@ -4,7 +4,7 @@ from typing import Any
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.lego import bag, graphs, laws
+from scripts.anatomy.lego import counting_baseline, graphs, laws
 from scripts.anatomy.lego.settings import Task
 
 SAMPLED_GRAPHS = 20_000  # where each sentence has a graph of its own
@@ -16,7 +16,7 @@ def main(snakemake: Any) -> None:
         rules = laws.law(Task.model_validate(snakemake.params.task))
     rng = seeding.numpy_generator(0, "bag")
     count = SAMPLED_GRAPHS if callable(rules.graph) else 1
-    accuracy, error = bag.accuracy(
+    accuracy, error = counting_baseline.accuracy(
         rules.group,
         graphs.draw(rules.graph, count, rng),
         operators=rules.operators_used,

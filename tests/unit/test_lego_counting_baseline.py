@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from scripts.anatomy.lego import bag, graphs, groups, task
+from scripts.anatomy.lego import counting_baseline, graphs, groups, task
 from scripts.anatomy.lego.graphs import MISSING, ROOT
 from scripts.anatomy.lego.groups import Group
 
@@ -32,7 +32,7 @@ SIGNS = {
 @pytest.mark.parametrize("n", SIGNS)
 def test_signs_on_a_path(n: int) -> None:
     """Otherwise accuracies are compared with another baseline than the published task's."""
-    found, error = bag.accuracy(Z2, graphs.path(n)[None], rng=rng())
+    found, error = counting_baseline.accuracy(Z2, graphs.path(n)[None], rng=rng())
     np.testing.assert_allclose(found, SIGNS[n], atol=0.0005 + 1e-9)
     assert (error == 0).all()
 
@@ -42,14 +42,14 @@ def test_signs_on_a_path(n: int) -> None:
 )
 def test_leaf_of_the_triangle_group(n: int, leaf: float) -> None:
     """Otherwise the pull of the shortcut in D3 is judged by a wrong number."""
-    found, _ = bag.accuracy(D3, graphs.path(n)[None], rng=rng())
+    found, _ = counting_baseline.accuracy(D3, graphs.path(n)[None], rng=rng())
     assert found[-1] == pytest.approx(leaf, abs=0.0005)
 
 
 @pytest.mark.parametrize("n", [2, 7, 12, 26, 60])
 def test_ends_of_a_path_in_closed_form(n: int) -> None:
     """Otherwise long chains have a baseline that arithmetic has blurred."""
-    found, _ = bag.accuracy(Z2, graphs.path(n)[None], rng=rng())
+    found, _ = counting_baseline.accuracy(Z2, graphs.path(n)[None], rng=rng())
     more_frequent = sum(comb(n - 1, c) * max(c, n - 1 - c) for c in range(n)) / 2 ** (n - 1)
     assert found[0] == found[-1] == pytest.approx(1, abs=1e-12)
     assert found[1] == pytest.approx(more_frequent / (n - 1), abs=1e-12)
@@ -108,7 +108,7 @@ def test_any_graph_and_group_against_all_sentences(name: str, graph: str) -> Non
     """Otherwise some group's or graph's accuracies are compared with the wrong baseline."""
     parents, group = GRAPHS[graph], groups.built_in(name)
     used = [1, 3, 4] if name == "d3" else list(range(group.order))  # without an inverse
-    found, error = bag.accuracy(group, parents, operators=used, rng=rng())
+    found, error = counting_baseline.accuracy(group, parents, operators=used, rng=rng())
     np.testing.assert_allclose(found, by_all_sentences(group, parents, used), atol=1e-12)
     assert (error[~np.isnan(found)] == 0).all()
 
@@ -116,7 +116,7 @@ def test_any_graph_and_group_against_all_sentences(name: str, graph: str) -> Non
 @pytest.mark.parametrize("graph", ["path", "two"])
 def test_all_operators_of_the_triangle(graph: str) -> None:
     """Otherwise a group whose operators do not commute is multiplied in the wrong order."""
-    found, _ = bag.accuracy(D3, GRAPHS[graph], rng=rng())
+    found, _ = counting_baseline.accuracy(D3, GRAPHS[graph], rng=rng())
     expected = by_all_sentences(D3, GRAPHS[graph], list(range(6)))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -127,9 +127,9 @@ def test_sampled_bags_agree_with_all_bags(
     group: Group, parents: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise groups too large to enumerate have a baseline of another kind."""
-    exact, _ = bag.accuracy(group, parents, rng=rng())
-    monkeypatch.setattr(bag, "MOST_CELLS", 0)
-    found, error = bag.accuracy(group, parents, rng=rng())
+    exact, _ = counting_baseline.accuracy(group, parents, rng=rng())
+    monkeypatch.setattr(counting_baseline, "MOST_CELLS", 0)
+    found, error = counting_baseline.accuracy(group, parents, rng=rng())
     roots = parents[0] == ROOT
     assert (error[roots] == 0).all()
     assert (found[roots] == 1).all()
@@ -139,17 +139,21 @@ def test_sampled_bags_agree_with_all_bags(
 
 def test_sampling_does_not_flatter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the baseline of a large group is too high, the more so the fewer the orderings."""
-    monkeypatch.setattr(bag, "MOST_CELLS", 0)
-    monkeypatch.setattr(bag, "ORDERINGS", 30)
-    found, error = bag.accuracy(groups.built_in("z5"), graphs.path(8)[None], rng=rng())
-    monkeypatch.setattr(bag, "MOST_CELLS", 1e9)
-    exact, _ = bag.accuracy(groups.built_in("z5"), graphs.path(8)[None], rng=rng())
+    monkeypatch.setattr(counting_baseline, "MOST_CELLS", 0)
+    monkeypatch.setattr(counting_baseline, "ORDERINGS", 30)
+    found, error = counting_baseline.accuracy(
+        groups.built_in("z5"), graphs.path(8)[None], rng=rng()
+    )
+    monkeypatch.setattr(counting_baseline, "MOST_CELLS", 1e9)
+    exact, _ = counting_baseline.accuracy(groups.built_in("z5"), graphs.path(8)[None], rng=rng())
     assert (found <= exact + 4 * error).all()
 
 
 def test_large_groups_are_sampled() -> None:
     """Otherwise a group of two dozen elements exhausts the memory."""
-    found, error = bag.accuracy(groups.built_in("z26"), graphs.path(12)[None], rng=rng())
+    found, error = counting_baseline.accuracy(
+        groups.built_in("z26"), graphs.path(12)[None], rng=rng()
+    )
     assert found[-1] == 1  # the last variable of a commutative group is known by counting
     assert (error[1:-1] > 0).all()
     assert ((found[1:-1] > 1 / 26) & (found[1:-1] < 0.25)).all()
@@ -161,8 +165,8 @@ def test_counting_finds_the_leaf_of_a_path() -> None:
         group = groups.built_in(name)
         layout = task.layout(group, task.alphabet(26))
         batch = task.sample(task.Task(group, layout, graphs.path(9), 9), 400, rng())
-        shortcut = bag.counted(group, batch)
-        assert bag.agreement(group, batch.values[:, -1], shortcut) == 1
+        shortcut = counting_baseline.counted(group, batch)
+        assert counting_baseline.agreement(group, batch.values[:, -1], shortcut) == 1
         if name != "d3":
             assert (shortcut == batch.values[:, -1]).all()
 
@@ -175,8 +179,8 @@ def test_shortcut_tests_tell_counting_from_following(name: str) -> None:
     path = task.Task(group, layout, graphs.path(9), 9)
     for changed, leaf in [(task.two_chains(path, 4), 3), (task.branched(path), 8)]:
         batch = task.sample(changed, 20_000, rng())
-        shortcut = bag.counted(group, batch)
-        assert bag.agreement(group, shortcut, shortcut) == 1
+        shortcut = counting_baseline.counted(group, batch)
+        assert counting_baseline.agreement(group, shortcut, shortcut) == 1
         chance = 1 / len(set(groups.classes(group)))
-        following = bag.agreement(group, batch.values[:, leaf], shortcut)
+        following = counting_baseline.agreement(group, batch.values[:, leaf], shortcut)
         assert following == pytest.approx(chance, abs=0.015)

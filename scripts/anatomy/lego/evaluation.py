@@ -7,7 +7,16 @@ import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int64
 
-from scripts.anatomy.lego import bag, evaluate, experiment, graphs, laws, probes, settings, task
+from scripts.anatomy.lego import (
+    counting_baseline,
+    experiment,
+    graphs,
+    laws,
+    metrics,
+    probes,
+    settings,
+    task,
+)
 from scripts.anatomy.lego.models import LegoModel
 from scripts.anatomy.lego.task import Batch, Task
 
@@ -72,7 +81,7 @@ def _accuracies(
         "supervised": supervised,
         "worst_supervised": float(seen.min()),
         "worst": float(accuracy.min()),
-        "reach": evaluate.reach(accuracy),
+        "reach": metrics.reach(accuracy),
     }
     if len(unseen):
         found["extrapolation"] = {
@@ -85,7 +94,7 @@ def _accuracies(
 
 def _predicted(model: LegoModel, batch: Batch, **options: int) -> Int64[np.ndarray, "sentences n"]:
     held = experiment.tensors(batch, device(model))
-    return evaluate.predictions(model, held.tokens, held.places, **options)
+    return metrics.predictions(model, held.tokens, held.places, **options)
 
 
 def _order(curves: Float[np.ndarray, "points positions"], steps: np.ndarray) -> dict[str, Any]:
@@ -93,12 +102,12 @@ def _order(curves: Float[np.ndarray, "points positions"], steps: np.ndarray) -> 
 
     `learning` is the mean accuracy over the learning curve, roots (which are copied) left out.
     """
-    first = evaluate.first_time(curves, steps, threshold=0.95)
+    first = metrics.first_time(curves, steps, threshold=0.95)
     middle = first[1:-1]  # never solved counts as later
     return {
         "learning": float(curves[:, 1:].mean()),
         "solved_at": _or_none(first),
-        "T99": _or_none(evaluate.first_time(curves, steps)),
+        "T99": _or_none(metrics.first_time(curves, steps)),
         "middle_after_leaf": int((middle > first[-1]).sum()) if np.isfinite(first[-1]) else 0,
     }
 
@@ -118,7 +127,7 @@ def _or_none(times: Float[np.ndarray, "positions"]) -> list[float | None]:
 def _held_out(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str, Any]:
     """Accuracy on sentences of letters that no training sentence had."""
     batch = laws.test_sentences(rules, count, seed, "held-out letters")
-    accuracy = evaluate.accuracy(_predicted(model, batch), batch.values)
+    accuracy = metrics.accuracy(_predicted(model, batch), batch.values)
     return {"accuracy": accuracy.tolist(), "worst": float(accuracy.min())}
 
 
@@ -129,7 +138,7 @@ def _iterations(
     found = []
     for layers in sorted({trained, *(trained + extra for extra in more)}):
         if layers > 0:
-            accuracy = evaluate.accuracy(_predicted(model, test, iterations=layers), test.values)
+            accuracy = metrics.accuracy(_predicted(model, test, iterations=layers), test.values)
             found.append({"layers": layers, "accuracy": accuracy.tolist()})
     return found
 
@@ -171,8 +180,8 @@ def _counting(
     """Sentences, which predictions are right, and how often that of the leaf is the counted one."""
     batch = laws.test_sentences(law, count, seed, name)
     predicted = _predicted(model, batch)
-    says = bag.counted(law.group, batch)
-    agreement = bag.agreement(law.group, predicted[:, leaf], says)
+    says = counting_baseline.counted(law.group, batch)
+    agreement = counting_baseline.agreement(law.group, predicted[:, leaf], says)
     return batch, predicted == batch.values, agreement
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scripts.anatomy.attention import (
+from scripts.anatomy.flops import count
+from scripts.anatomy.lego_attention import (
     SHORT,
     Groups,
     MixedAttention,
@@ -18,7 +19,6 @@ from scripts.anatomy.attention import (
     convolve,
     slide,
 )
-from scripts.anatomy.flops import count
 from scripts.anatomy.settings import Heads
 
 LENGTH = 14

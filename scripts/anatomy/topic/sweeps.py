@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from scripts.anatomy.topic import measures, reference, settings, theory
+from scripts.anatomy.topic import baselines, measures, settings, theory
 from scripts.anatomy.topic.corpora import Corpus
 
 
@@ -97,7 +97,7 @@ def compare(
         pairs = {
             "R": (
                 theory.optimal_attention_ratio(setting),
-                reference.best_attention_ratio(
+                baselines.best_attention_ratio(
                     corpus.train, corpus.membership, blocks, rng, p_m=p_m
                 ),
                 measures.attention_ratio(view.scores, corpus.membership),

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from safetensors.torch import load_model
 from torch import Tensor, nn
 
-from scripts.anatomy.attention import WINDOW, Associates, MixedAttention, associates
+from scripts.anatomy.lego_attention import WINDOW, Associates, MixedAttention, associates
 from scripts.anatomy.settings import Heads
 
 if TYPE_CHECKING:

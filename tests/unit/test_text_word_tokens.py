@@ -19,10 +19,10 @@ from tokenizers import (
 )
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from scripts.anatomy import packages
-from scripts.anatomy.packages import PackageMissing
-from scripts.anatomy.text import alignment
-from scripts.anatomy.text.alignment import Reading, read, token_of_words
+from scripts.anatomy import assets
+from scripts.anatomy.assets import PackageMissing
+from scripts.anatomy.text import word_tokens
+from scripts.anatomy.text.word_tokens import Reading, read, token_of_words
 from scripts.anatomy.text.words import spans
 
 # --- tokenizers of three families, trained on the spot ------------------------------------------
@@ -352,10 +352,10 @@ def test_statistics_count_what_was_read() -> None:
         Reading(array([1, 2, 3]), array([0, -1, 4]), split=1, cut=True),
         Reading(array([1, 2]), array([-1, -1]), split=0, cut=False),
     ]
-    assert alignment.statistics(readings) == {
+    assert word_tokens.statistics(readings) == {
         **{"documents": 2, "documents_cut": 1, "tokens": 5, "words": 3, "split_share": 1 / 3}
     }
-    assert alignment.statistics([])["split_share"] == 0
+    assert word_tokens.statistics([])["split_share"] == 0
 
 
 # --- a word's token -----------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def test_a_words_token_is_the_one_that_it_has_in_a_sentence(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Embeddings would be those of a text's first words, which many models hold apart."""
-    monkeypatch.setattr(alignment, "WORDS_AT_ONCE", 7)
+    monkeypatch.setattr(word_tokens, "WORDS_AT_ONCE", 7)
     tokenizer = TOKENIZERS[kind]
     words = [*WORDS, "zebra", "ж", "zèbre"]
     tokens = token_of_words(words, tokenizer)
@@ -401,7 +401,7 @@ PARAGRAPH = (
 def test_minilm_reads_a_paragraph_as_its_vocabulary_says() -> None:
     """The default study would measure other words than it says."""
     try:
-        folder = packages.files("minilm")[1].parent
+        folder = assets.files("minilm")[1].parent
     except PackageMissing as error:
         pytest.skip(str(error))
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)

@@ -36,15 +36,15 @@ from transformers import (
     T5Config,
 )
 
-from scripts.anatomy import packages
+from scripts.anatomy import assets
 from scripts.anatomy.artifacts import UnreadableArtifact, writing_folder
-from scripts.anatomy.packages import PackageMissing
-from scripts.anatomy.pretrained import loading, store
-from scripts.anatomy.pretrained.loading import UnfitModel
-from scripts.anatomy.pretrained.settings import FolderModel, HubModel, Model, PackagedModel
-from scripts.anatomy.pretrained.store import ModelUnavailable
+from scripts.anatomy.assets import PackageMissing
+from scripts.anatomy.models import loading, store
+from scripts.anatomy.models.loading import UnfitModel
+from scripts.anatomy.models.settings import FolderModel, HubModel, Model, PackagedModel
+from scripts.anatomy.models.store import ModelUnavailable
 from scripts.anatomy.text import measures
-from scripts.anatomy.text.alignment import Reading
+from scripts.anatomy.text.word_tokens import Reading
 
 D_VOCAB, POSITIONS = 40, 24
 SIZES = {
@@ -570,7 +570,7 @@ def test_a_folder_replaces_another_only_when_it_is_whole(tmp_path: Path) -> None
 def packaged(name: str, folder: Path) -> dict[str, str]:
     """Store a packaged model, or skip where its package is not installed."""
     try:
-        packages.files(name)
+        assets.files(name)
     except PackageMissing as error:
         pytest.skip(str(error))
     folder.mkdir()
@@ -652,8 +652,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     parts = [tmp_path / f"whole.zip.00{part}" for part in range(1, 6)]
     for place, part in enumerate(parts):
         part.write_bytes(whole[place * 300 : (place + 1) * 300 if place < 4 else None])
-    monkeypatch.setattr(packages, "parts", lambda _: parts)
-    monkeypatch.setattr(packages, "version", lambda _: "0.0.1")
+    monkeypatch.setattr(assets, "parts", lambda _: parts)
+    monkeypatch.setattr(assets, "version", lambda _: "0.0.1")
     return weights
 
 

@@ -11,7 +11,7 @@ from scipy import sparse, stats
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from scripts.anatomy import artifacts, packages, streaming
+from scripts.anatomy import artifacts, assets, hf_datasets
 from scripts.anatomy.embedding.finetuning_settings import (
     HubLabelled,
     Labelled,
@@ -36,7 +36,7 @@ def read(choice: Labelled) -> pd.DataFrame:
     """
     match choice:
         case PackagedLabelled():
-            source, rows = choice.package, _films(packages.find("films"))
+            source, rows = choice.package, _films(assets.find("films"))
         case TableLabelled():
             source, rows = str(choice.path), _table(choice)
         case HubLabelled():
@@ -94,7 +94,9 @@ def _hub(choice: HubLabelled) -> pd.DataFrame:
     found = []
     for split in filter(None, (choice.split, choice.test_split)):
         try:
-            rows = streaming.of_set(choice.id, choice.config, split=split, revision=choice.revision)
+            rows = hf_datasets.of_set(
+                choice.id, choice.config, split=split, revision=choice.revision
+            )
             table = pd.DataFrame(list(rows))
         except Exception as error:  # the client has its own kinds; all are about this source
             raise ValueError(f"{choice.id}: {artifacts.first_line(error)}") from error

@@ -1,6 +1,6 @@
 # What the embedding study's rules are made of: names from the configuration, and paths.
 EMBEDDING = SETTINGS.embedding
-EMBEDDING_READINGS = EMBEDDING.present_readings
+EMBEDDING_READINGS = EMBEDDING.readings
 EMBEDDING_FOLDER = f"results/embedding/{{model}}/{EMBEDDING.reading}"
 
 
@@ -10,7 +10,7 @@ def embedding_of_models(artifact):
 
 
 # Alignment: pairs of models, and seeds of a variant of the pretraining study
-ALIGNED_PAIRS = EMBEDDING.alignment.present_pairs
+ALIGNED_PAIRS = EMBEDDING.alignment.pairs
 ALIGNED_TRAINING = EMBEDDING.alignment.training
 ALIGNED_SEEDS = []
 if ALIGNED_TRAINING is not None:
@@ -26,12 +26,12 @@ def aligned_seeds(artifact):
 
 
 # Fine-tuning, reading what it changes, and translating what it made
-LABELLED = EMBEDDING.finetuning.present_labelled
-FINETUNED = EMBEDDING.finetuning.present_runs
-ADAPTERS = EMBEDDING.finetuning.present_adapters
+LABELLED = EMBEDDING.finetuning.labelled
+FINETUNED = EMBEDDING.finetuning.runs
+ADAPTERS = EMBEDDING.finetuning.adapters
 CHANGES = [*FINETUNED, *ADAPTERS]
 FINETUNING_SEEDS = EMBEDDING.finetuning_seeds
-TRANSLATED = EMBEDDING.translation.present_pairs
+TRANSLATED = EMBEDDING.translation.pairs
 
 
 def finetuned_seeds(run, artifact):

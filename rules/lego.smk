@@ -140,13 +140,13 @@ rule lego_heads:
 rule lego_compare:
     input:
         of=lambda wildcards: lego_of_variants(
-            [LEGO_COMPARISONS[wildcards.comparison].of], "metrics.json"
+            [LEGO_COMPARISONS[wildcards.comparison].variant], "metrics.json"
         ),
         over=lambda wildcards: lego_of_variants(
-            [LEGO_COMPARISONS[wildcards.comparison].over], "metrics.json"
+            [LEGO_COMPARISONS[wildcards.comparison].baseline], "metrics.json"
         ),
         towards=lambda wildcards: lego_of_variants(
-            filter(None, [LEGO_COMPARISONS[wildcards.comparison].towards]),
+            filter(None, [LEGO_COMPARISONS[wildcards.comparison].normalise_by]),
             "metrics.json",
         ),
     output:
@@ -165,7 +165,7 @@ rule lego_compare:
         runtime=10,
     params:
         metric=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].metric,
-        towards=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].towards,
+        towards=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].normalise_by,
         code=code("lego/compare.py"),
     message:
         "Compare LEGO variants: {wildcards.comparison}"

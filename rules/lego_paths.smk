@@ -1,8 +1,8 @@
 # What the LEGO study's rules are made of: names from the configuration, and paths.
 LEGO = SETTINGS.lego
 LEGO_SEEDS = LEGO.seeds
-LEGO_TASKS = LEGO.present_tasks
-LEGO_VARIANTS = LEGO.present_variants
+LEGO_TASKS = LEGO.tasks
+LEGO_VARIANTS = LEGO.variants
 
 
 def lego_of_seeds(pattern):
@@ -40,13 +40,13 @@ def lego_of_panels(artifact):
     return lambda wildcards: lego_of_variants(LEGO_PANELS[wildcards.figure], artifact)
 
 
-LEGO_PANELS = {name: LEGO.shown(name) for name in type(LEGO.figures).model_fields}
+LEGO_PANELS = dict(LEGO.figures)
 LEGO_FIGURES = [
     *(name for name, variants in LEGO_PANELS.items() if variants),
     "task",
     *(["patterns", "heads"] if LEGO.pretrained else []),
 ]
-LEGO_COMPARISONS = LEGO.present_comparisons
+LEGO_COMPARISONS = LEGO.comparisons
 # What claims can be measured on
 LEGO_ARTIFACTS = [
     *expand("results/lego/comparisons/{name}.json", name=LEGO_COMPARISONS),

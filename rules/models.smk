@@ -1,7 +1,7 @@
 # The pretrained models that the configuration names, each brought into a folder once. Snakemake
 # knows a folder by its date alone: who reads a model takes the folder as `ancient`, and beside it
 # source.json, which has a digest of what is inside.
-MODELS = SETTINGS.present_models
+MODELS = SETTINGS.models
 OWN_MODELS = [name for name, model in MODELS.items() if model.kind == "topic"]
 PRETRAINED_MODELS = [
     name for name, model in MODELS.items() if model.kind == "pretraining"

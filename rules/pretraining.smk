@@ -184,10 +184,10 @@ rule pretraining_train:
 rule pretraining_compare:
     input:
         of=lambda wildcards: pretraining_of_variants(
-            [PRETRAINING_COMPARISONS[wildcards.comparison].of], "metrics.json"
+            [PRETRAINING_COMPARISONS[wildcards.comparison].variant], "metrics.json"
         ),
         over=lambda wildcards: pretraining_of_variants(
-            [PRETRAINING_COMPARISONS[wildcards.comparison].over], "metrics.json"
+            [PRETRAINING_COMPARISONS[wildcards.comparison].baseline], "metrics.json"
         ),
     output:
         "results/pretraining/{corpus}/comparisons/{comparison}.json",

@@ -1,8 +1,8 @@
 # What the pretraining study's rules are made of: names from the configuration, and paths.
 PRETRAINING = SETTINGS.pretraining
 PRETRAINING_SEEDS = PRETRAINING.seeds
-PRETRAINING_VARIANTS = PRETRAINING.present_variants
-PRETRAINING_COMPARISONS = PRETRAINING.present_comparisons
+PRETRAINING_VARIANTS = PRETRAINING.variants
+PRETRAINING_COMPARISONS = PRETRAINING.comparisons
 # Settings of a model that say what it is, not how long or how fast it learns
 PRETRAINING_MODEL = {"heads", "window"}
 

@@ -1,7 +1,7 @@
 # What the real-text study's rules are made of: names from the configuration, and paths.
 TEXT = SETTINGS.text
 TEXT_SEEDS = TEXT.seeds
-TEXT_CORPORA = TEXT.present_corpora
+TEXT_CORPORA = TEXT.corpora
 
 
 def text_of_seeds(pattern):

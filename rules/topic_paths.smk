@@ -1,10 +1,10 @@
 # What the topic study's rules are made of: names from the configuration, and paths of artifacts.
 TOPIC = SETTINGS.topic
 TOPIC_SEEDS = TOPIC.seeds
-TOPIC_CORPORA = TOPIC.present_corpora
-TOPIC_VARIANTS = TOPIC.present_variants
-TOPIC_GRIDS = TOPIC.present_grids
-TOPIC_SWEEP = TOPIC.present_sweep
+TOPIC_CORPORA = TOPIC.corpora
+TOPIC_VARIANTS = TOPIC.variants
+TOPIC_GRIDS = TOPIC.grids
+TOPIC_SWEEP = TOPIC.sweep
 TOPIC_RUNS = [
     (corpus, name)
     for name, variant in TOPIC_VARIANTS.items()
@@ -66,7 +66,7 @@ def topic_training(wildcards):
 
 # The variants that a figure shows. Column products are drawn for the variants whose W_V is, and
 # key-query products for those whose attention is.
-TOPIC_PANELS = {name: TOPIC.shown(name) for name in type(TOPIC.figures).model_fields}
+TOPIC_PANELS = dict(TOPIC.figures)
 TOPIC_PANELS["column_products"] = TOPIC_PANELS["values"]
 TOPIC_PANELS["key_query"] = TOPIC_PANELS["sentences"]
 TOPIC_ATTENDING = [

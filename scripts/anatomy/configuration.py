@@ -25,7 +25,7 @@ from scripts.anatomy.embedding.settings import EmbeddingStudy
 from scripts.anatomy.lego.settings import LegoStudy
 from scripts.anatomy.models.settings import Model, PretrainingModel, TopicModel
 from scripts.anatomy.pretraining.settings import PretrainingStudy
-from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, present
+from scripts.anatomy.settings import Name, Settings, check_known, inconsistent
 from scripts.anatomy.text.settings import TextStudy
 from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
 
@@ -44,8 +44,8 @@ class Config(Settings):
         "reported as not testable at this scale.",
     )
     compute: ComputeSettings = Field(ComputeSettings(), description="Devices and precision.")
-    models: dict[Name, Model | None] = Field(
-        {}, description="Pretrained models by the names that studies call them; null removes one."
+    models: dict[Name, Model] = Field(
+        {}, description="Pretrained models by the names that studies call them."
     )
     topic: TopicStudy = Field(description="How one-layer transformers learn topics.")
     text: TextStudy = Field(description="Topics in real text and pretrained models.")
@@ -65,32 +65,32 @@ class Config(Settings):
         }
         wanted |= {
             f"lego.variants.{name}.pretrained.model": [variant.pretrained.model]
-            for name, variant in self.lego.present_variants.items()
+            for name, variant in self.lego.variants.items()
             if variant.pretrained is not None
         }
         wanted |= {
             f"embedding.alignment.pairs.{name}": [pair.a, pair.b]
-            for name, pair in self.embedding.alignment.present_pairs.items()
+            for name, pair in self.embedding.alignment.pairs.items()
         }
         tuned = self.embedding.finetuning
         wanted |= {
             f"embedding.finetuning.{section}.{name}.model": [entry.model]
             for section, entries in (
-                ("runs", tuned.present_runs),
-                ("adapters", tuned.present_adapters),
+                ("runs", tuned.runs),
+                ("adapters", tuned.adapters),
             )
             for name, entry in entries.items()
         }
         wanted |= {
             f"embedding.translation.pairs.{name}.lower": [pair.lower]
-            for name, pair in self.embedding.translation.present_pairs.items()
+            for name, pair in self.embedding.translation.pairs.items()
         }
         if self.pretraining.tokenizer.model is not None:
             wanted["pretraining.tokenizer.model"] = [self.pretraining.tokenizer.model]
         for key, names in wanted.items():
             for name in names:
-                check_known(key, name, self.present_models, "model")
-        for name, model in self.present_models.items():
+                check_known(key, name, self.models, "model")
+        for name, model in self.models.items():
             if re.fullmatch(r"seed\d+|figures", name):
                 raise inconsistent(f"models.{name}", "results have folders so named")
             if isinstance(model, TopicModel):
@@ -102,7 +102,7 @@ class Config(Settings):
             "pretraining.corpus": self.pretraining.corpus,
         }
         for key, corpus in corpora.items():
-            check_known(key, corpus, self.text.present_corpora, "corpus")
+            check_known(key, corpus, self.text.corpora, "corpus")
         self._check_over_training("embedding.alignment.training")
         return self
 
@@ -120,7 +120,7 @@ class Config(Settings):
 
     def _check_readable(self, key: str, variant: str) -> None:
         """Raise if the pretraining study has no such variant, or one that is no ordinary BERT."""
-        variants = self.pretraining.present_variants
+        variants = self.pretraining.variants
         check_known(key, variant, variants, "variant")
         heads = variants[variant].heads
         if heads.learned < heads.total:
@@ -142,18 +142,13 @@ class Config(Settings):
 
     def _check_trained(self, key: str, model: TopicModel) -> None:
         """Raise if the topic study trains no such BERT."""
-        check_known(f"{key}.variant", model.variant, self.topic.present_variants, "variant")
-        variant = self.topic.present_variants[model.variant]
+        check_known(f"{key}.variant", model.variant, self.topic.variants, "variant")
+        variant = self.topic.variants[model.variant]
         check_known(f"{key}.corpus", model.corpus, variant.corpora, "corpus")
         if variant.model.kind != "bert":
             raise inconsistent(f"{key}.variant", f"{model.variant} is no BERT")
         if model.seed not in self.topic.seeds:
             raise inconsistent(f"{key}.seed", f"{model.seed} is not among topic.seeds")
-
-    @property
-    def present_models(self) -> dict[str, Model]:
-        """The models that were not removed."""
-        return present(self.models)
 
 
 def validate(config: dict) -> Config:
@@ -189,7 +184,7 @@ def _check_models(study: TopicStudy, corpus: str, found: "Corpus") -> None:
     """Check what only the words of a corpus can tell: the models' widths, and block matrices."""
     from scripts.anatomy.topic.corpora import check_blocks
 
-    for name, variant in study.present_variants.items():
+    for name, variant in study.variants.items():
         if corpus in variant.corpora:
             try:
                 variant.model.check_width(found.d_vocab)
@@ -203,7 +198,7 @@ def _check_tasks(settings: Config) -> None:
     """Build the LEGO tasks, since a table may be no group and a graph may not fit its clauses."""
     from scripts.anatomy.lego import laws
 
-    for name, task in settings.lego.present_tasks.items():
+    for name, task in settings.lego.tasks.items():
         try:
             laws.law(task)
         except ValueError as error:

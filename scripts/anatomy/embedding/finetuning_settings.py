@@ -18,13 +18,12 @@ from pydantic import (
 
 from scripts.anatomy.settings import (
     Name,
-    Place,
     Settings,
+    UserPath,
     check_known,
     distinct,
     inconsistent,
     is_file,
-    present,
 )
 from scripts.anatomy.text.settings import check_file, check_pinned, check_table
 
@@ -83,7 +82,7 @@ class TableLabelled(SomeLabelled):
     """A table with a column of texts and one of labels."""
 
     kind: Literal["table"]
-    path: Place = Field(description="A .jsonl, .csv or .parquet file.")
+    path: UserPath = Field(description="A .jsonl, .csv or .parquet file.")
     text: str = Field("text", description="The column that holds the text.")
     label: str = Field(
         "label",
@@ -163,14 +162,16 @@ class Finetuned(Settings):
         4, description="How often the validation texts are looked at, evenly spaced."
     )
 
-    _distinct = field_validator("layers")(lambda layers: layers and distinct(layers))
+    _distinct = field_validator("layers")(distinct)
 
 
 class LoraAdapter(Settings):
     """A LoRA adapter as peft writes it, to be read as the difference that it makes."""
 
     model: Name = Field(description="The model that it is for, one of the models.")
-    path: Place = Field(description="Folder with adapter_config.json, adapter_model.safetensors.")
+    path: UserPath = Field(
+        description="Folder with adapter_config.json, adapter_model.safetensors."
+    )
 
     @field_validator("path")
     @classmethod
@@ -189,12 +190,10 @@ class Finetuning(Settings):
         description="One training of every run per seed: order of the texts and first weights of "
         "the linear layer. Null: as many as the study's seeds.",
     )
-    labelled: dict[Name, Labelled | None] = Field(
-        {}, description="Named labelled texts; null removes one."
-    )
-    runs: dict[Name, Finetuned | None] = Field({}, description="Named trainings; null removes one.")
-    adapters: dict[Name, LoraAdapter | None] = Field(
-        {}, description="Named LoRA adapters to read like a training; null removes one."
+    labelled: dict[Name, Labelled] = Field({}, description="Named labelled texts.")
+    runs: dict[Name, Finetuned] = Field({}, description="Named trainings.")
+    adapters: dict[Name, LoraAdapter] = Field(
+        {}, description="Named LoRA adapters to read like a training."
     )
     validation: PositiveInt = Field(
         500, description="Most texts that are chosen on; both labels equally often."
@@ -202,7 +201,7 @@ class Finetuning(Settings):
     test: PositiveInt = Field(
         2000, description="Most texts that are tested on; both labels equally often."
     )
-    lexicon: Place | None = Field(
+    lexicon: UserPath | None = Field(
         None,
         description="A file of sentiment words, separated by white space; null takes the VADER "
         "lexicon, which a package ships.",
@@ -217,7 +216,7 @@ class Finetuning(Settings):
     def _some(cls, seeds: list[int] | None) -> list[int] | None:
         if seeds == []:
             raise ValueError("there is none; null takes the study's")
-        return seeds and distinct(seeds)
+        return distinct(seeds)
 
     @field_validator("lexicon")
     @classmethod
@@ -228,26 +227,11 @@ class Finetuning(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name, run in self.present_runs.items():
-            check_known(f"runs.{name}.data", run.data, self.present_labelled, "labelled text")
-        if both := self.present_runs.keys() & self.present_adapters.keys():
+        for name, run in self.runs.items():
+            check_known(f"runs.{name}.data", run.data, self.labelled, "labelled text")
+        if both := self.runs.keys() & self.adapters.keys():
             raise inconsistent("adapters", f"{min(both)} is the name of a run too")
         return self
-
-    @property
-    def present_labelled(self) -> dict[str, Labelled]:
-        """The labelled texts that were not removed."""
-        return present(self.labelled)
-
-    @property
-    def present_runs(self) -> dict[str, Finetuned]:
-        """The trainings that were not removed."""
-        return present(self.runs)
-
-    @property
-    def present_adapters(self) -> dict[str, LoraAdapter]:
-        """The adapters that were not removed."""
-        return present(self.adapters)
 
 
 # --- translation --------------------------------------------------------------------------------
@@ -270,15 +254,13 @@ class Translated(Settings):
         "lower one, where the vocabularies are the same up to that.",
     )
 
-    _distinct = field_validator("cuts")(lambda cuts: cuts and distinct(cuts))
+    _distinct = field_validator("cuts")(distinct)
 
 
 class Translation(Settings):
     """Section 5.2: a classifier in another model, without training."""
 
-    pairs: dict[Name, Translated | None] = Field(
-        {}, description="Pairs of models, one name each; null removes one."
-    )
+    pairs: dict[Name, Translated] = Field({}, description="Pairs of models, one name each.")
     variants: list[Variant] = Field(
         [*VARIANTS],
         min_length=1,
@@ -309,8 +291,3 @@ class Translation(Settings):
         if "plain" not in variants:
             raise ValueError("plain is missing, which controls are set against")
         return variants
-
-    @property
-    def present_pairs(self) -> dict[str, Translated]:
-        """The pairs that were not removed."""
-        return present(self.pairs)

@@ -11,13 +11,13 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 from scripts.anatomy.embedding.finetuning_settings import Finetuning, Translation
 from scripts.anatomy.settings import (
     Name,
-    Place,
+    Seeds,
     Settings,
+    UserPath,
     check_known,
     distinct,
     inconsistent,
     is_file,
-    present,
 )
 
 Count = Annotated[int, Field(ge=2)]
@@ -45,7 +45,7 @@ class TopPairs(Settings):
     tokens: Literal["all", "ascii", "alphanumeric", "whole_word"] = Field(
         "whole_word", description="Which tokens may be in a pair. Fewer are faster."
     )
-    words: Place | None = Field(
+    words: UserPath | None = Field(
         None, description="A file of words, separated by white space; other tokens are left out."
     )
     rows: list[str] = Field(
@@ -125,15 +125,13 @@ class OverTraining(Settings):
         None, description="Which of its seeds, every pair of them; null takes all."
     )
 
-    _distinct = field_validator("seeds")(lambda seeds: seeds and distinct(seeds))
+    _distinct = field_validator("seeds")(distinct)
 
 
 class Alignment(Settings):
     """Section 5.1: do parameters of one model correlate with those of the other, over tokens?"""
 
-    pairs: dict[Name, AlignedPair | None] = Field(
-        {}, description="Pairs of models, one name each; null removes one."
-    )
+    pairs: dict[Name, AlignedPair] = Field({}, description="Pairs of models, one name each.")
     training: OverTraining | None = Field(
         None, description="When in training alignment appears; null leaves this out."
     )
@@ -141,11 +139,6 @@ class Alignment(Settings):
         1000,
         description="Random assignments that p-values are from, where there are not fewer in all.",
     )
-
-    @property
-    def present_pairs(self) -> dict[str, AlignedPair]:
-        """The pairs that were not removed."""
-        return present(self.pairs)
 
 
 class Golden(Settings):
@@ -163,12 +156,10 @@ class Golden(Settings):
 class EmbeddingStudy(Settings):
     """The `embedding:` section."""
 
-    seeds: list[NonNegativeInt] = Field(
-        [0, 1, 2], min_length=1, description="Draws of vectors, of partners and of baselines."
-    )
+    seeds: Seeds = Field([0, 1, 2], description="Draws of vectors, of partners and of baselines.")
     models: list[Name] = Field(min_length=1, description="Which of the models to read.")
-    readings: dict[Name, Reading | None] = Field(
-        description="Ways of reading, each with an index of its own; null removes one. The first "
+    readings: dict[Name, Reading] = Field(
+        description="Ways of reading, each with an index of its own. The first "
         "is that of the experiments and figures."
     )
     layers: PositiveInt | None = Field(
@@ -189,21 +180,21 @@ class EmbeddingStudy(Settings):
     translation: Translation = Field(
         Translation(), description="Section 5.2: a classifier in another model."
     )
-    golden: dict[Name, Golden | None] = Field(
-        {}, description="Heads whose pairs are known, to be found again; null removes one."
+    golden: dict[Name, Golden] = Field(
+        {}, description="Heads whose pairs are known, to be found again."
     )
 
-    _distinct = field_validator("seeds", "models")(distinct)
+    _distinct = field_validator("models")(distinct)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.present_readings:
+        if not self.readings:
             raise inconsistent("readings", "there is none left")
         for section in ("hidden", "related"):
             k = getattr(self, section).k
             if k > self.top:
                 raise inconsistent(f"{section}.k", f"{k} is above top ({self.top})")
-        for name, golden in present(self.golden).items():
+        for name, golden in self.golden.items():
             if golden.model not in self.models:
                 raise inconsistent(f"golden.{name}.model", f"{golden.model} is not among models")
         for folder in ("figures", "alignment", "finetuning", "labelled", "translation"):
@@ -211,9 +202,9 @@ class EmbeddingStudy(Settings):
                 raise inconsistent(
                     "models", f"no model can be named {folder}: a folder is so named"
                 )
-        for name, pair in self.translation.present_pairs.items():
+        for name, pair in self.translation.pairs.items():
             key = f"translation.pairs.{name}.upper"
-            check_known(key, pair.upper, self.finetuning.present_runs, "fine-tuned run")
+            check_known(key, pair.upper, self.finetuning.runs, "fine-tuned run")
         return self
 
     @property
@@ -222,15 +213,10 @@ class EmbeddingStudy(Settings):
         return self.finetuning.seeds or self.seeds
 
     @property
-    def present_readings(self) -> dict[str, Reading]:
-        """The readings that were not removed."""
-        return present(self.readings)
-
-    @property
     def reading(self) -> str:
         """The reading of the experiments and figures."""
-        return next(iter(self.present_readings))
+        return next(iter(self.readings))
 
     def golden_of(self, model: str) -> dict[str, Golden]:
         """The golden heads of a model."""
-        return {n: g for n, g in present(self.golden).items() if g.model == model}
+        return {n: g for n, g in self.golden.items() if g.model == model}

@@ -19,7 +19,16 @@ from pydantic import (
     model_validator,
 )
 
-from scripts.anatomy.settings import Heads, Name, Settings, check_known, inconsistent, present
+from scripts.anatomy.settings import (
+    Comparison,
+    Heads,
+    Name,
+    Settings,
+    VariantStudy,
+    check_known,
+    distinct,
+    inconsistent,
+)
 
 Clauses = Annotated[int, Field(ge=2, le=100)]
 
@@ -286,97 +295,35 @@ class Figures(Settings):
     iterations: list[Name] = Field([], description="More or fewer layers at test than in training.")
 
 
-class Comparison(Settings):
-    """Two variants set against each other, seed by seed."""
-
-    of: Name = Field(description="A variant.")
-    over: Name = Field(description="The variant that is subtracted.")
-    metric: str = Field(description="A number in metrics.json, keys joined with dots.")
-    towards: Name | None = Field(
-        None,
-        description="A variant whose own difference is the unit: 1 where as much is gained as by "
-        "it.",
-    )
-
-    @property
-    def variants(self) -> list[str]:
-        """All variants that are compared."""
-        return [name for name in (self.of, self.over, self.towards) if name is not None]
-
-
-class LegoStudy(Settings):
+class LegoStudy(VariantStudy):
     """The `lego:` section."""
 
-    seeds: list[NonNegativeInt] = Field(
-        [0, 1, 2], min_length=1, description="One replicate of every training per seed."
-    )
-    tasks: dict[Name, Task | None] = Field(description="Named tasks; null removes one.")
-    variants: dict[Name, Variant | None] = Field(description="Named runs; null removes one.")
+    tasks: dict[Name, Task] = Field(description="Named tasks.")
+    variants: dict[Name, Variant] = Field(description="Named training runs.")
     pretrained: list[Name] = Field(
         [], description="Which of the models to look for association and manipulation heads in."
     )
     probing: Probing = Field(Probing(), description="How models are looked into.")
-    comparisons: dict[Name, Comparison | None] = Field(
-        {}, description="Differences between variants; null removes one."
-    )
+    comparisons: dict[Name, Comparison] = Field({}, description="Differences between variants.")
     figures: Figures = Field(Figures(), description="Variants in each figure.")
-    max_steps: PositiveInt | None = Field(
-        None, description="No training takes more steps than this; for quick checks."
-    )
 
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: list[int]) -> list[int]:
-        if len(set(seeds)) < len(seeds):
-            raise ValueError(f"a seed is given twice: {seeds}")
-        return seeds
+    _distinct = field_validator("pretrained")(distinct)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name, variant in self.present_variants.items():
+        for name, variant in self.variants.items():
             self._check(f"variants.{name}", variant)
-        for figure, names in self.figures:
-            for name in names:
-                check_known(f"figures.{figure}", name, self.variants, "variant")
         return self
-
-    @property
-    def present_comparisons(self) -> dict[str, Comparison]:
-        """The comparisons that were not removed, and whose variants were not either."""
-        return {
-            name: comparison
-            for name, comparison in present(self.comparisons).items()
-            if self.present_variants.keys() >= set(comparison.variants)
-        }
 
     def _check(self, key: str, variant: Variant) -> None:
         """Raise for a variant whose task is not there, or does not fit."""
-        check_known(f"{key}.task", variant.task, self.present_tasks, "task")
-        task = self.present_tasks[variant.task]
+        check_known(f"{key}.task", variant.task, self.tasks, "task")
+        task = self.tasks[variant.task]
         if variant.n_tr is not None and variant.n_tr > task.n:
             raise inconsistent(f"{key}.n_tr", f"{variant.n_tr} is above the {task.n} clauses")
         if variant.pretrained is not None and task.layout != "published":
             raise inconsistent(f"{key}.task", f"{variant.task} has not got the published layout")
 
-    @property
-    def present_tasks(self) -> dict[str, Task]:
-        """The tasks that were not removed."""
-        return present(self.tasks)
-
-    @property
-    def present_variants(self) -> dict[str, Variant]:
-        """The variants that were not removed, none longer than `max_steps`."""
-        return {
-            name: variant.model_copy(
-                update={"steps": min(variant.steps, self.max_steps or variant.steps)}
-            )
-            for name, variant in present(self.variants).items()
-        }
-
     def probing_of(self, variant: str) -> Probing:
         """How a variant is looked into."""
-        return self.present_variants[variant].probing or self.probing
-
-    def shown(self, figure: str) -> list[str]:
-        """The variants of a figure that were not removed."""
-        return [name for name in getattr(self.figures, figure) if name in self.present_variants]
+        return self.variants[variant].probing or self.probing

@@ -7,8 +7,8 @@ from pydantic import Field, NonNegativeInt, field_validator
 
 from scripts.anatomy.settings import (
     Name,
-    Place,
     Settings,
+    UserPath,
     is_file,
     is_folder,
     without_braces,
@@ -40,7 +40,7 @@ class FolderModel(Settings):
     """A model in a local folder: config.json, safetensors weights, and a fast tokenizer's files."""
 
     kind: Literal["folder"]
-    path: Place = Field(description="The folder, relative to the working directory.")
+    path: UserPath = Field(description="The folder, relative to the working directory.")
 
     @field_validator("path")
     @classmethod

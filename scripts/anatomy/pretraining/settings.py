@@ -10,7 +10,6 @@ from typing import Annotated, Self
 from pydantic import (
     Field,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     field_validator,
@@ -18,13 +17,15 @@ from pydantic import (
 )
 
 from scripts.anatomy.settings import (
+    Comparison,
     Heads,
     Name,
+    Seeds,
     Settings,
+    VariantStudy,
     check_known,
     distinct,
     inconsistent,
-    present,
 )
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -165,20 +166,11 @@ class Cost(Settings):
     _distinct = field_validator("lengths")(distinct)
 
 
-class Comparison(Settings):
-    """Two variants set against each other, seed by seed."""
-
-    of: Name = Field(description="A variant.")
-    over: Name = Field(description="The variant that is subtracted.")
-    metric: str = Field("loss", description="A number in metrics.json, keys joined with dots.")
-
-
-class PretrainingStudy(Settings):
+class PretrainingStudy(VariantStudy):
     """The `pretraining:` section."""
 
-    seeds: list[NonNegativeInt] = Field(
+    seeds: Seeds = Field(
         [0, 1, 2],
-        min_length=1,
         description="One training of every variant per seed: initial weights, order of the rows "
         "and masks, the last two alike in all variants.",
     )
@@ -188,30 +180,28 @@ class PretrainingStudy(Settings):
         128, description="Tokens in a row, [CLS] and [SEP] included."
     )
     model: Size = Field(Size(), description="Size of all models.")
-    variants: dict[Name, Variant | None] = Field(
-        description="Named models; null removes one. Others are set against the one named base."
+    variants: dict[Name, Variant] = Field(
+        description="Named models. The others are compared with the one named base."
     )
     masking: Masking = Field(Masking(), description="What is to be predicted.")
     optimisation: Optimisation = Field(Optimisation(), description="How models are trained.")
     evaluation: Evaluation = Field(Evaluation(), description="What is measured, and when.")
     cost: Cost = Field(Cost(), description="Where and how costs are measured.")
-    comparisons: dict[Name, Comparison | None] = Field(
-        {}, description="Differences between variants; null removes one."
-    )
+    comparisons: dict[Name, Comparison] = Field({}, description="Differences between variants.")
 
-    _distinct = field_validator("seeds")(distinct)
+    @field_validator("variants")
+    @classmethod
+    def _base_first(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
+        return {name: variants[name] for name in sorted(variants, key=lambda name: name != BASE)}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for key, name in [("corpus", self.corpus), *(("variants", name) for name in self.variants)]:
             if name in FOLDERS:
                 raise inconsistent(key, f"results have a folder named {name}")
-        check_known("variants", BASE, self.present_variants, "variant")
-        for name, variant in self.present_variants.items():
+        check_known("variants", BASE, self.variants, "variant")
+        for name, variant in self.variants.items():
             self._check(f"variants.{name}", variant)
-        for name, comparison in present(self.comparisons).items():
-            for side, variant in (("of", comparison.of), ("over", comparison.over)):
-                check_known(f"comparisons.{name}.{side}", variant, self.variants, "variant")
         return self
 
     def _check(self, key: str, variant: Variant) -> None:
@@ -223,26 +213,11 @@ class PretrainingStudy(Settings):
         for field in ("flops_of", "rate_of"):
             other = getattr(variant, field)
             if other is not None:
-                check_known(f"{key}.{field}", other, self.present_variants, "variant")
-                if getattr(self.present_variants[other], field) is not None:
+                check_known(f"{key}.{field}", other, self.variants, "variant")
+                if getattr(self.variants[other], field) is not None:
                     raise inconsistent(f"{key}.{field}", f"{other} has a {field} itself")
-
-    @property
-    def present_variants(self) -> dict[str, Variant]:
-        """The variants that were not removed, base first."""
-        found = present(self.variants)
-        return {name: found[name] for name in sorted(found, key=lambda name: name != BASE)}
 
     @property
     def tuned(self) -> list[str]:
         """The variants whose learning rate is tuned."""
-        return [name for name, variant in self.present_variants.items() if not variant.rate_of]
-
-    @property
-    def present_comparisons(self) -> dict[str, Comparison]:
-        """The comparisons that were not removed, and whose variants were not either."""
-        return {
-            name: comparison
-            for name, comparison in present(self.comparisons).items()
-            if {comparison.of, comparison.over} <= self.present_variants.keys()
-        }
+        return [name for name, variant in self.variants.items() if not variant.rate_of]

@@ -20,13 +20,13 @@ from pydantic import (
 
 from scripts.anatomy.settings import (
     Name,
-    Place,
+    Seeds,
     Settings,
+    UserPath,
     distinct,
     inconsistent,
     is_file,
     is_folder,
-    present,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class PackagedCorpus(SomeCorpus):
 class FileCorpus(SomeCorpus):
     """Text in a file of the user's."""
 
-    path: Place = Field(description="The file.")
+    path: UserPath = Field(description="The file.")
 
     @model_validator(mode="after")
     def _exists(self) -> Self:
@@ -82,7 +82,7 @@ class TableCorpus(FileCorpus):
     """A column of a table."""
 
     kind: Literal["table"]
-    path: Place = Field(description="A .jsonl, .csv or .parquet file.")
+    path: UserPath = Field(description="A .jsonl, .csv or .parquet file.")
     column: str = Field("text", description="The column that holds the text.")
     unit: Unit = Field("document", description=UNIT)
 
@@ -96,7 +96,7 @@ class DumpCorpus(FileCorpus):
     """A dump of Wikipedia: the articles, without markup, redirects and other namespaces."""
 
     kind: Literal["dump"]
-    path: Place = Field(description="A pages-articles XML file, compressed as .bz2.")
+    path: UserPath = Field(description="A pages-articles XML file, compressed as .bz2.")
     unit: Unit = Field("paragraph", description=UNIT)
 
 
@@ -273,12 +273,11 @@ class ModelMeasurement(Settings):
 class TextStudy(Settings):
     """The `text:` section."""
 
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(
+    seeds: Seeds = Field(
         [0, 1, 2],
-        min_length=1,
         description="One LDA fit, one shuffled and one randomly initialised control per seed.",
     )
-    corpora: dict[Name, Corpus | None] = Field(description="Named corpora; null removes one.")
+    corpora: dict[Name, Corpus] = Field(description="Named corpora.")
     models: list[Name] = Field(
         min_length=1, description="Which of the models to measure, on every corpus."
     )
@@ -289,11 +288,11 @@ class TextStudy(Settings):
         ModelMeasurement(), description="How models are measured."
     )
 
-    _distinct = field_validator("seeds", "models")(distinct)
+    _distinct = field_validator("models")(distinct)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.present_corpora:
+        if not self.corpora:
             raise inconsistent("corpora", "there is none left")
         if "figures" in self.corpora:
             raise inconsistent("corpora", "no corpus can be named figures: a folder is so named")
@@ -301,8 +300,3 @@ class TextStudy(Settings):
         if (reference.fraction, reference.threshold) not in self.filters.grid():
             raise inconsistent("measurement.reference", "it is not one of the filters")
         return self
-
-    @property
-    def present_corpora(self) -> dict[str, Corpus]:
-        """The corpora that were not removed."""
-        return present(self.corpora)

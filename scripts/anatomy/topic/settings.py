@@ -19,12 +19,15 @@ from pydantic import (
 
 from scripts.anatomy.settings import (
     Name,
-    Place,
+    Seeds,
     Settings,
+    UserPath,
+    VariantStudy,
+    check_distinct,
     check_known,
+    distinct,
     inconsistent,
     is_file,
-    present,
 )
 
 SPECIAL_TOKENS = 4  # PAD, MASK, START, END come before the words
@@ -125,14 +128,14 @@ class TextCorpus(Settings):
     """Documents read from text files: one a line, tokens separated by spaces, END last."""
 
     kind: Literal["text"]
-    train: Place = Field(description="File with the training documents.")
-    dev: Place = Field(description="File with the held-out documents.")
+    train: UserPath = Field(description="File with the training documents.")
+    dev: UserPath = Field(description="File with the held-out documents.")
     topics: PositiveInt | None = Field(
         None,
         description="Words are the numbers 0 to words-1, dealt into this many consecutive blocks.",
     )
     words: Words = Field(100, description="Number of words when `topics` gives the blocks.")
-    table: Place | None = Field(
+    table: UserPath | None = Field(
         None, description="CSV file with the columns word,topic; a word may have several rows."
     )
 
@@ -392,8 +395,7 @@ class Grid(Settings):
                 raise ValueError(f"{self.varies} cannot be {value:g}")
             if whole and value != int(value):
                 raise ValueError(f"{self.varies} must be a whole number, not {value:g}")
-        if len(set(self.values)) < len(self.values):
-            raise ValueError(f"a value is given twice: {self.values}")
+        distinct(self.values)
         if self.measures == ["attention"] and self.varies != "tau" and self.tau == 1:
             raise ValueError("attention has no ratio in documents of one topic")
         size = {
@@ -458,21 +460,20 @@ class Measurement(Settings):
     )
 
 
-class TopicStudy(Settings):
+class TopicStudy(VariantStudy):
     """The `topic:` section."""
 
-    seeds: list[int] = Field([0, 1, 2], min_length=1, description="One replicate of all per seed.")
-    corpora: dict[Name, Corpus | None] = Field(description="Named corpora; null removes one.")
-    variants: dict[Name, Variant | None] = Field(
-        description="Named training runs; null removes one."
+    seeds: Seeds = Field(
+        [0, 1, 2], description="One replicate of documents, masks, weights and order per seed."
     )
-    grids: dict[Name, Grid | None] = Field({}, description="Theory against measurement.")
-    sweep: Sweep = Field(Sweep(), description="Optimisers and learning rates.")
+    corpora: dict[Name, Corpus] = Field(description="Named corpora.")
+    variants: dict[Name, Variant] = Field(description="Named training runs.")
+    grids: dict[Name, Grid] = Field({}, description="Theory against measurement.")
+    sweep: Sweep = Field(
+        Sweep(), validate_default=True, description="Optimisers and learning rates."
+    )
     measurement: Measurement = Field(Measurement(), description="Attention on held-out documents.")
     figures: Figures = Field(Figures(), description="Variants in each figure.")
-    max_steps: PositiveInt | None = Field(
-        None, description="No training takes more steps than this; for quick checks."
-    )
 
     @field_validator("corpora")
     @classmethod
@@ -484,33 +485,23 @@ class TopicStudy(Settings):
             )
         return corpora
 
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: list[int]) -> list[int]:
-        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise ValueError(f"seeds must be distinct and not negative: {seeds}")
-        return seeds
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name, variant in self.present_variants.items():
-            _check_distinct(f"variants.{name}.corpora", variant.corpora)
+        for name, variant in self.variants.items():
+            check_distinct(f"variants.{name}.corpora", variant.corpora)
             for corpus in variant.corpora:
                 self._check(f"variants.{name}", corpus, variant.model)
                 self._check_context(f"variants.{name}", corpus, variant.masking)
         self._check("sweep", self.sweep.corpus, CompactModel())
-        if not self.present_variants:
-            raise inconsistent("variants", "there is none left to train")
         for figure, names in self.figures:
-            _check_distinct(f"figures.{figure}", names)
             for name in names:
                 self._check_shown(figure, name)
         return self
 
     def _check(self, key: str, corpus: str, model: CompactModel | BertModel) -> None:
         """Raise ValueError if a model cannot be trained on a corpus."""
-        check_known(key, corpus, self.present_corpora, "corpus")
-        settings = self.present_corpora[corpus]
+        check_known(key, corpus, self.corpora, "corpus")
+        settings = self.corpora[corpus]
         if isinstance(settings, TextCorpus) and settings.table is not None:
             return  # the vocabulary is known when the table is read
         try:
@@ -527,10 +518,7 @@ class TopicStudy(Settings):
 
     def _check_shown(self, figure: str, name: str) -> None:
         """Raise if a figure cannot show a variant, for it does not train what the figure shows."""
-        check_known(f"figures.{figure}", name, self.variants, "variant")
-        if name not in self.present_variants:
-            return  # removed, and so left out
-        model = self.present_variants[name].model
+        model = self.variants[name].model
         compact = isinstance(model, CompactModel)
         attends = model.attention == "trained"
         embeds = model.embedding == "trained"
@@ -551,7 +539,7 @@ class TopicStudy(Settings):
 
     def _check_context(self, key: str, corpus: str, masking: Masking) -> None:
         """Raise if a document can be selected whole, so that hiding it leaves nothing to see."""
-        settings = self.present_corpora[corpus]
+        settings = self.corpora[corpus]
         if masking.context == "visible" or not isinstance(settings, SampledCorpus):
             return
         shortest = settings.length.shortest
@@ -561,37 +549,3 @@ class TopicStudy(Settings):
                 f"context: hidden leaves nothing to attend to in a document of {corpus} whose "
                 f"words are all selected, and some have {shortest} words; give it boundaries",
             )
-
-    @property
-    def present_corpora(self) -> dict[str, Corpus]:
-        """The corpora that were not removed."""
-        return present(self.corpora)
-
-    @property
-    def present_variants(self) -> dict[str, Variant]:
-        """The variants that were not removed, none longer than `max_steps`."""
-        return {name: self._capped(entry) for name, entry in present(self.variants).items()}
-
-    @property
-    def present_grids(self) -> dict[str, Grid]:
-        """The grids that were not removed, none longer than `max_steps`."""
-        return {name: self._capped(entry) for name, entry in present(self.grids).items()}
-
-    @property
-    def present_sweep(self) -> Sweep:
-        """The sweep, no longer than `max_steps`."""
-        return self._capped(self.sweep)
-
-    def shown(self, figure: str) -> list[str]:
-        """The variants of a figure that were not removed."""
-        return [name for name in getattr(self.figures, figure) if name in self.present_variants]
-
-    def _capped(self, entry: Variant | Grid | Sweep) -> Variant | Grid | Sweep:
-        """The entry with no more steps than `max_steps`."""
-        return entry.model_copy(update={"steps": min(entry.steps, self.max_steps or entry.steps)})
-
-
-def _check_distinct(key: str, names: list[str]) -> None:
-    """Raise if a name is given twice: it would be counted twice."""
-    if len(set(names)) < len(names):
-        raise inconsistent(key, f"a name is given twice: {', '.join(names)}")

@@ -70,7 +70,7 @@ def topic_sets(membership: Bool[np.ndarray, "words topics"]) -> list[set[int]]:
 
 def plain_loop(
     maps: Float[np.ndarray, "docs heads queries keys"],
-    tokens: Integer[np.ndarray, "docs longest"],
+    tokens: Integer[np.ndarray, "docs max_length"],
     topics: list[set[int]],
 ) -> Float[np.ndarray, "heads classes"]:
     """Mean weight by class for every head, pair by pair."""
@@ -99,7 +99,7 @@ def plain_loop(
 
 def tuned_loop(
     maps: Float[np.ndarray, "docs heads queries keys"],
-    tokens: Integer[np.ndarray, "docs longest"],
+    tokens: Integer[np.ndarray, "docs max_length"],
     topics: list[set[int]],
 ) -> Float[np.ndarray, "heads classes"]:
     """The same with Python's own lists and numbers in the inner loop."""

@@ -18,13 +18,13 @@ from benchmarks.comparison import Result, seconds
 from scripts.anatomy import seeding
 from scripts.anatomy.lego import metrics
 from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
-from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego.settings import ArchitectureSettings
 from scripts.anatomy.settings import Heads
 from scripts.anatomy.training import Recipe
 
 # two chains of two, the shortest that cannot be counted out
 CLAUSES, TOKENS_PER_CLAUSE, D_VOCAB, BATCH, STEPS = 4, 3, 32, 256, 4
-SHAPE = Architecture(layers=3, d_model=64, d_ff=256, heads=(Heads(learned=4),))
+SHAPE = ArchitectureSettings(n_layers=3, d_model=64, d_ff=256, heads=(Heads(learned=4),))
 RECIPE = Recipe(steps=STEPS, learning_rate=1e-3)
 
 
@@ -43,7 +43,7 @@ def measure() -> Result:
         torch.testing.assert_close(ours(*batch[:2]), theirs(*batch[:2]), rtol=0, atol=1e-5)
     fast, slow = seconds(trainer(ours, *batch), trainer(theirs, *batch), repeats=15)
     return Result(
-        what=f"training on {length} tokens, {SHAPE.layers} layers of width {SHAPE.d_model}: "
+        what=f"training on {length} tokens, {SHAPE.n_layers} layers of width {SHAPE.d_model}: "
         "this library, the transformers library's BertModel",
         ratio=slow / fast,
         unit="times",
@@ -94,7 +94,7 @@ def library_bert(model: LegoTransformer) -> BertModel:
     config = BertConfig(
         vocab_size=len(model.W_E),
         hidden_size=shape.d_model,
-        num_hidden_layers=shape.layers,
+        num_hidden_layers=shape.n_layers,
         num_attention_heads=shape.heads[0].learned,
         intermediate_size=shape.d_ff,
         max_position_embeddings=len(model.W_pos),

@@ -16,10 +16,10 @@ from benchmarks.comparison import Result, seconds
 from scripts.anatomy.lego_attention import MixedAttention
 from scripts.anatomy.pretraining import cost
 from scripts.anatomy.pretraining.cost import Blocks
-from scripts.anatomy.pretraining.settings import Size, Variant
+from scripts.anatomy.pretraining.settings import PretrainingVariantSettings, SizeSettings
 from scripts.anatomy.settings import Heads
 
-SIZE = Size(layers=1, d_model=256, d_ff=1024, heads=4)
+SIZE = SizeSettings(n_layers=1, d_model=256, d_ff=1024, n_heads=4)
 D_VOCAB, LENGTH, BATCH = 4000, 512, 4
 MOST_OPERATIONS = 0.5  # of the learned heads'
 
@@ -61,8 +61,8 @@ def measure() -> Result:
 
 def blocks(split: str, tokens: Tensor) -> Blocks:
     """A model with these heads, ready to be measured."""
-    variant = Variant(heads=Heads.parse(split))
-    model = cost.model(variant, SIZE, d_vocab=D_VOCAB, longest=LENGTH)
+    variant = PretrainingVariantSettings(heads=Heads.parse(split))
+    model = cost.model(variant, SIZE, d_vocab=D_VOCAB, max_length=LENGTH)
     return cost.blocks_of(model.train(), tokens)
 
 

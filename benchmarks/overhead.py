@@ -156,11 +156,11 @@ def span(jobs: Iterable[Job]) -> float:
 
 def longest_pause(jobs: list[Job]) -> float:
     """Most seconds without any job between the first and the last."""
-    longest, until = 0.0, min((job.began for job in jobs), default=0.0)
+    max_length, until = 0.0, min((job.began for job in jobs), default=0.0)
     for job in sorted(jobs, key=lambda job: job.began):
-        longest = max(longest, job.began - until)
+        max_length = max(max_length, job.began - until)
         until = max(until, job.ended)
-    return longest
+    return max_length
 
 
 def most_at_once(jobs: list[Job]) -> int:

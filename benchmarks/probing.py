@@ -9,12 +9,12 @@ import torch
 
 from benchmarks.comparison import Result, seconds
 from scripts.anatomy import seeding
-from scripts.anatomy.lego import experiment, graphs, groups, probes, task
+from scripts.anatomy.lego import experiment, graphs, groups, probes, tasks
 from scripts.anatomy.lego.models import LegoTransformer
-from scripts.anatomy.lego.settings import Architecture, Heads
+from scripts.anatomy.lego.settings import ArchitectureSettings, Heads
 
 CLAUSES, LAYERS, SENTENCES = 12, 12, 400
-SHAPE = Architecture(layers=LAYERS, d_model=128, d_ff=512, heads=(Heads(learned=4),))
+SHAPE = ArchitectureSettings(n_layers=LAYERS, d_model=128, d_ff=512, heads=(Heads(learned=4),))
 AIM = 200.0  # percent
 
 
@@ -22,17 +22,17 @@ def measure() -> Result:
     """Time both on the same sentences."""
     torch.set_num_threads(1)
     group = groups.built_in("z2")
-    layout = task.layout(group, task.alphabet(26))
-    rules = task.Task(group, layout, graphs.path(CLAUSES), CLAUSES)
+    layout = tasks.layout(group, tasks.alphabet(26))
+    task = tasks.Task(group, layout, graphs.path(CLAUSES), CLAUSES)
     model = LegoTransformer(
         SHAPE,
         d_vocab=layout.d_vocab,
         length=layout.length(CLAUSES),
         classes=1,
-        special=layout.ids([task.START, task.END]).tolist(),
+        special=layout.ids([tasks.START, tasks.END]).tolist(),
         generator=seeding.torch_generator(0, "weights"),
     ).eval()
-    batch = task.sample(rules, SENTENCES, seeding.numpy_generator(0, "sentences"))
+    batch = tasks.sample(task, SENTENCES, seeding.numpy_generator(0, "sentences"))
     held = experiment.tensors(batch)
 
     @torch.inference_mode()

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.comparison import Result, default_config, seconds
 from scripts.anatomy.topic import corpora
-from scripts.anatomy.topic.settings import LdaCorpus
+from scripts.anatomy.topic.settings import LdaCorpusSettings
 
 DOCUMENTS = 30_000
 DOCUMENTS_OF_LOOP = 100
@@ -20,7 +20,7 @@ DOCUMENTS_OF_LOOP = 100
 def measure() -> Result:
     """Time both."""
     settings = default_config().topic.corpora["lda"]
-    corpus = settings.model_copy(update={"train": DOCUMENTS - settings.dev})
+    corpus = settings.model_copy(update={"train": DOCUMENTS - settings.validation})
     rng = np.random.default_rng(0)
     ours, loop = seconds(
         lambda: corpora.sample(corpus, rng),
@@ -38,7 +38,7 @@ def measure() -> Result:
     )
 
 
-def plain_loop(corpus: LdaCorpus, count: int, rng: np.random.Generator) -> list[list[int]]:
+def plain_loop(corpus: LdaCorpusSettings, count: int, rng: np.random.Generator) -> list[list[int]]:
     """`count` documents as lists of token ids, word by word."""
     words = np.arange(corpora.FIRST_WORD, corpora.FIRST_WORD + corpus.words)
     words_of = words.reshape(corpus.topics, corpus.words_per_topic)
@@ -46,7 +46,7 @@ def plain_loop(corpus: LdaCorpus, count: int, rng: np.random.Generator) -> list[
     for _ in range(count):
         mixture = rng.dirichlet(np.full(corpus.topics, corpus.alpha))
         document = [corpora.START]
-        for _ in range(rng.integers(corpus.length.shortest, corpus.length.longest + 1)):
+        for _ in range(rng.integers(corpus.min_length, corpus.max_length + 1)):
             topic = rng.choice(corpus.topics, p=mixture)
             document.append(int(rng.choice(words_of[topic])))
         documents.append([*document, corpora.END])

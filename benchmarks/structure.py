@@ -21,14 +21,14 @@ from benchmarks.comparison import Result, seconds
 from scripts.anatomy import assets
 from scripts.anatomy.models import loading
 from scripts.anatomy.text import measures
-from scripts.anatomy.text.settings import Filters, ModelMeasurement
-from scripts.anatomy.text.word_tokens import Reading
+from scripts.anatomy.text.settings import FilterSettings, TextMeasurementSettings
+from scripts.anatomy.text.word_tokens import WordTokens
 
 DOCUMENTS = 8
 LONGEST = 128
 SHARE_OF_WORDS = 0.5  # of the tokens; the others are pieces, stop words and special tokens
 WORDS, TOPICS, SHARE_OF_TOPICS = 8000, 25, 0.05
-CASES = 3 * (len(Filters().grid()) + 1)  # three seeds, each with a shuffled control
+CASES = 3 * (len(FilterSettings().grid()) + 1)  # three seeds, each with a shuffled control
 CASES_OF_LOOP = 2
 SHARE_AIM = 100 / 3
 
@@ -49,7 +49,7 @@ def measure() -> Result:
     def ours(count: int, cases: Bool[np.ndarray, "cases words topics"]) -> measures.Attention:
         return measures.tally(
             zip(maps[:count], words[:count], strict=True), torch.from_numpy(cases), causal=False,
-            longest=LONGEST, replicates=ModelMeasurement().replicates, rng=rng,
+            max_length=LONGEST, replicates=TextMeasurementSettings().replicates, rng=rng,
         )  # fmt: skip
 
     found = ours(1, few)
@@ -76,11 +76,11 @@ def measure() -> Result:
     )
 
 
-def reading(rng: np.random.Generator) -> Reading:
+def reading(rng: np.random.Generator) -> WordTokens:
     """A document of random tokens, some of which are words."""
     words = rng.integers(0, WORDS, LONGEST)
     words[rng.random(LONGEST) > SHARE_OF_WORDS] = -1
-    return Reading(rng.integers(1000, 30_000, LONGEST), words, split=0, cut=False)
+    return WordTokens(rng.integers(1000, 30_000, LONGEST), words, split=0, cut=False)
 
 
 def topic_sets(memberships: Bool[np.ndarray, "cases words topics"]) -> list[list[set[int]]]:

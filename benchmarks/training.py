@@ -22,7 +22,7 @@ from scripts.anatomy import seeding
 from scripts.anatomy.topic import corpora, experiment
 from scripts.anatomy.topic.masking import MaskedBatch, mask
 from scripts.anatomy.topic.model import TopicTransformer, objective
-from scripts.anatomy.topic.settings import Variant
+from scripts.anatomy.topic.settings import TopicVariantSettings
 
 STEPS = 40
 SEED = 0
@@ -60,7 +60,7 @@ def measure() -> Result:
 class SwitchedOffBert(nn.Module):
     """The library's BERT as a function of W_V alone."""
 
-    def __init__(self, d_vocab: int, longest: int) -> None:
+    def __init__(self, d_vocab: int, max_length: int) -> None:
         super().__init__()
         config = BertConfig(
             vocab_size=d_vocab,
@@ -68,7 +68,7 @@ class SwitchedOffBert(nn.Module):
             num_hidden_layers=1,
             num_attention_heads=1,
             intermediate_size=d_vocab,
-            max_position_embeddings=longest,
+            max_position_embeddings=max_length,
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,
         )
@@ -100,7 +100,9 @@ class _FirstOnly(nn.Module):
         return hidden
 
 
-def batches_of(corpus: corpora.Corpus, variant: Variant) -> Callable[[int], MaskedBatch]:
+def batches_of(
+    corpus: corpora.Corpus, variant: TopicVariantSettings
+) -> Callable[[int], MaskedBatch]:
     """The masked batch of every step."""
     tokens = torch.from_numpy(corpus.train.astype(np.int64))
 
@@ -113,7 +115,9 @@ def batches_of(corpus: corpora.Corpus, variant: Variant) -> Callable[[int], Mask
     return batch
 
 
-def loss_of(model: nn.Module, batch: MaskedBatch, variant: Variant) -> Float[Tensor, ""]:
+def loss_of(
+    model: nn.Module, batch: MaskedBatch, variant: TopicVariantSettings
+) -> Float[Tensor, ""]:
     """The variant's loss."""
     if isinstance(model, TopicTransformer):
         output, place = model.distinct(batch)
@@ -125,7 +129,7 @@ def loss_of(model: nn.Module, batch: MaskedBatch, variant: Variant) -> Float[Ten
 
 
 def trainer(
-    model: nn.Module, variant: Variant, batches: Callable[[int], MaskedBatch]
+    model: nn.Module, variant: TopicVariantSettings, batches: Callable[[int], MaskedBatch]
 ) -> Callable[[], None]:
     """Some steps of training, each call going on with the same weights."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -142,7 +146,10 @@ def trainer(
 
 
 def check_same(
-    compact: TopicTransformer, bert: SwitchedOffBert, batch: MaskedBatch, variant: Variant
+    compact: TopicTransformer,
+    bert: SwitchedOffBert,
+    batch: MaskedBatch,
+    variant: TopicVariantSettings,
 ) -> None:
     """Give BERT the compact model's W_V; AssertionError unless loss and gradient agree."""
     with torch.no_grad():

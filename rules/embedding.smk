@@ -115,7 +115,7 @@ rule embedding_robustness:
         reading=lambda wildcards: plain(EMBEDDING_READINGS[wildcards.reading]),
         seeds=EMBEDDING.seeds,
         robustness=plain(EMBEDDING.robustness),
-        longest=EMBEDDING.hidden.longest,
+        max_length=EMBEDDING.hidden.max_length,
         code=code("embedding/robustness.py"),
     message:
         "Keep k coordinates in {wildcards.model}"

@@ -73,7 +73,7 @@ rule lego_measure:
             "results/lego/{task}/{variant}/seed{seed}/weights.safetensors"
         ),
         history=lego_of_seeds("results/lego/{task}/{variant}/seed{seed}/history.csv"),
-        bag="results/lego/{task}/counting_baseline.json",
+        counting_baseline="results/lego/{task}/counting_baseline.json",
     output:
         metrics=lego_of_seeds("results/lego/{task}/{variant}/seed{seed}/metrics.json"),
     log:
@@ -331,7 +331,7 @@ rule lego_plot_iterations:
         runtime=10,
     params:
         variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        layers=[LEGO_VARIANTS[name].model.layers for name in LEGO_PANELS["iterations"]],
+        layers=[LEGO_VARIANTS[name].model.n_layers for name in LEGO_PANELS["iterations"]],
         code=code("lego/plot_iterations.py"),
     message:
         "Draw tests with more or fewer layers"
@@ -376,7 +376,7 @@ rule lego_plot_shortcut:
 
 rule lego_plot_task:
     input:
-        bags=expand("results/lego/{task}/counting_baseline.json", task=LEGO_TASKS),
+        baselines=expand("results/lego/{task}/counting_baseline.json", task=LEGO_TASKS),
     output:
         png=report(
             "results/lego/figures/task.png",

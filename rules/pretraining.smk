@@ -60,8 +60,8 @@ rule pretraining_data:
     params:
         corpus=PRETRAINING_CORPUS,
         length=PRETRAINING.length,
-        d_vocab=PRETRAINING.tokenizer.vocabulary,
-        held_out=PRETRAINING.evaluation.held_out,
+        d_vocab=PRETRAINING.tokenizer.d_vocab,
+        validation=PRETRAINING.evaluation.validation,
         code=code("pretraining/data.py"),
     message:
         "Cut {wildcards.corpus} into rows of tokens"
@@ -173,7 +173,7 @@ rule pretraining_train:
         model=plain(PRETRAINING.model),
         masking=plain(PRETRAINING.masking),
         optimisation=pretraining_optimisation("steps"),
-        evaluation=plain(PRETRAINING.evaluation, exclude={"held_out"}),
+        evaluation=plain(PRETRAINING.evaluation, exclude={"validation"}),
         code=code("pretraining/train.py"),
     message:
         "Pretrain {wildcards.variant} on {wildcards.corpus}, seed {wildcards.seed}"
@@ -258,7 +258,7 @@ rule pretraining_cost:
     params:
         cost=plain(PRETRAINING.cost),
         model=plain(PRETRAINING.model),
-        d_vocab=PRETRAINING.tokenizer.vocabulary,
+        d_vocab=PRETRAINING.tokenizer.d_vocab,
         variants={name: pretraining_variant(name) for name in PRETRAINING.tuned},
         code=code("pretraining/cost.py"),
     message:

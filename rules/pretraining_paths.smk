@@ -47,7 +47,7 @@ PRETRAINING_DATA = {
     name: f"results/pretraining/{{corpus}}/data/{file}"
     for name, file in (
         ("train", "train.npy"),
-        ("held", "held.npy"),
+        ("validation", "validation.npy"),
         ("info", "data.json"),
     )
 }

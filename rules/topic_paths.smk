@@ -11,7 +11,7 @@ TOPIC_RUNS = [
     for corpus in variant.corpora
 ]
 # Trainings of a job per seed, and those of one job for all seeds
-TOPIC_APART = [name for name, variant in TOPIC_VARIANTS.items() if variant.seeds_apart]
+TOPIC_APART = [name for name, variant in TOPIC_VARIANTS.items() if variant.job_per_seed]
 TOPIC_TOGETHER = [name for name in TOPIC_VARIANTS if name not in TOPIC_APART]
 
 
@@ -55,13 +55,13 @@ def topic_of_first_seed(variants, artifact):
 def topic_corpus_files(wildcards):
     """The text files that a corpus is read from; none when it is sampled."""
     corpus = TOPIC_CORPORA[wildcards.corpus]
-    files = [getattr(corpus, name, None) for name in ("train", "dev", "table")]
+    files = [getattr(corpus, name, None) for name in ("train", "validation", "table")]
     return [local(str(file)) for file in files if isinstance(file, Path)]
 
 
 def topic_training(wildcards):
     """What a training is, whatever it is trained on and by which job."""
-    return plain(TOPIC_VARIANTS[wildcards.variant], exclude={"corpora", "seeds_apart"})
+    return plain(TOPIC_VARIANTS[wildcards.variant], exclude={"corpora", "job_per_seed"})
 
 
 # The variants that a figure shows. Column products are drawn for the variants whose W_V is, and

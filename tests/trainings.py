@@ -20,7 +20,7 @@ CONFIG = {
     "compute": {"device": "cpu", "save_every": 0.02},
     "topic": {
         "seeds": [0],
-        "corpora": {"lda": {"train": 200, "dev": 20}},
+        "corpora": {"lda": {"train": 200, "validation": 20}},
         "variants": {"long": {"model": {"attention": "trained"}, "steps": STEPS}},
     },
 }

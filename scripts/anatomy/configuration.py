@@ -21,13 +21,17 @@ from pydantic import Field, ValidationError, model_validator
 
 from scripts.anatomy.config_loading import ConfigError, check_plain, read, told
 from scripts.anatomy.devices import ComputeSettings
-from scripts.anatomy.embedding.settings import EmbeddingStudy
-from scripts.anatomy.lego.settings import LegoStudy
-from scripts.anatomy.models.settings import Model, PretrainingModel, TopicModel
-from scripts.anatomy.pretraining.settings import PretrainingStudy
+from scripts.anatomy.embedding.settings import EmbeddingSettings
+from scripts.anatomy.lego.settings import LegoSettings
+from scripts.anatomy.models.settings import (
+    ModelSettings,
+    PretrainingStudyModelSettings,
+    TopicStudyModelSettings,
+)
+from scripts.anatomy.pretraining.settings import PretrainingSettings
 from scripts.anatomy.settings import Name, Settings, check_known, inconsistent
-from scripts.anatomy.text.settings import TextStudy
-from scripts.anatomy.topic.settings import TextCorpus, TopicStudy
+from scripts.anatomy.text.settings import TextSettings
+from scripts.anatomy.topic.settings import TextFileCorpusSettings, TopicSettings
 
 if TYPE_CHECKING:
     from scripts.anatomy.topic.corpora import Corpus
@@ -44,15 +48,15 @@ class Config(Settings):
         "reported as not testable at this scale.",
     )
     compute: ComputeSettings = Field(ComputeSettings(), description="Devices and precision.")
-    models: dict[Name, Model] = Field(
+    models: dict[Name, ModelSettings] = Field(
         {}, description="Pretrained models by the names that studies call them."
     )
-    topic: TopicStudy = Field(description="How one-layer transformers learn topics.")
-    text: TextStudy = Field(description="Topics in real text and pretrained models.")
+    topic: TopicSettings = Field(description="How one-layer transformers learn topics.")
+    text: TextSettings = Field(description="Topics in real text and pretrained models.")
 
-    embedding: EmbeddingStudy = Field(description="Every parameter read in vocabulary space.")
-    lego: LegoStudy = Field(description="Chains of reasoning over a group.")
-    pretraining: PretrainingStudy = Field(
+    embedding: EmbeddingSettings = Field(description="Every parameter read in vocabulary space.")
+    lego: LegoSettings = Field(description="Chains of reasoning over a group.")
+    pretraining: PretrainingSettings = Field(
         description="Language models pretrained with heads of other kinds."
     )
 
@@ -93,9 +97,9 @@ class Config(Settings):
         for name, model in self.models.items():
             if re.fullmatch(r"seed\d+|figures", name):
                 raise inconsistent(f"models.{name}", "results have folders so named")
-            if isinstance(model, TopicModel):
+            if isinstance(model, TopicStudyModelSettings):
                 self._check_trained(f"models.{name}", model)
-            if isinstance(model, PretrainingModel):
+            if isinstance(model, PretrainingStudyModelSettings):
                 self._check_pretrained(name, model)
         corpora = {
             "embedding.hidden.corpus": self.embedding.hidden.corpus,
@@ -130,7 +134,7 @@ class Config(Settings):
                 "whose heads are all learned can be read",
             )
 
-    def _check_pretrained(self, name: str, model: PretrainingModel) -> None:
+    def _check_pretrained(self, name: str, model: PretrainingStudyModelSettings) -> None:
         """Raise if the pretraining study trains no such BERT, or needs it for its own tokenizer."""
         self._check_readable(f"models.{name}.variant", model.variant)
         if model.seed not in self.pretraining.seeds:
@@ -140,7 +144,7 @@ class Config(Settings):
         if self.pretraining.tokenizer.model == name:
             raise inconsistent("pretraining.tokenizer.model", f"{name} is trained with it")
 
-    def _check_trained(self, key: str, model: TopicModel) -> None:
+    def _check_trained(self, key: str, model: TopicStudyModelSettings) -> None:
         """Raise if the topic study trains no such BERT."""
         check_known(f"{key}.variant", model.variant, self.topic.variants, "variant")
         variant = self.topic.variants[model.variant]
@@ -172,7 +176,7 @@ def _check_files(settings: Config) -> None:
     from scripts.anatomy.topic import corpora
 
     for name, corpus in settings.topic.corpora.items():
-        if isinstance(corpus, TextCorpus):
+        if isinstance(corpus, TextFileCorpusSettings):
             try:
                 found = corpora.read(corpus)
             except (ValueError, OSError) as error:
@@ -180,7 +184,7 @@ def _check_files(settings: Config) -> None:
             _check_models(settings.topic, name, found)
 
 
-def _check_models(study: TopicStudy, corpus: str, found: "Corpus") -> None:
+def _check_models(study: TopicSettings, corpus: str, found: "Corpus") -> None:
     """Check what only the words of a corpus can tell: the models' widths, and block matrices."""
     from scripts.anatomy.topic.corpora import check_blocks
 
@@ -196,11 +200,11 @@ def _check_models(study: TopicStudy, corpus: str, found: "Corpus") -> None:
 
 def _check_tasks(settings: Config) -> None:
     """Build the LEGO tasks, since a table may be no group and a graph may not fit its clauses."""
-    from scripts.anatomy.lego import laws
+    from scripts.anatomy.lego.tasks import Task
 
     for name, task in settings.lego.tasks.items():
         try:
-            laws.law(task)
+            Task.from_settings(task)
         except ValueError as error:
             raise ConfigError([f"lego.tasks.{name}: {error}"]) from None
 

@@ -20,8 +20,8 @@ from typing import Literal
 
 from filelock import FileLock, Timeout
 
-Setting = Literal["auto", "cpu", "cuda", "mps"]
-Kind = Literal["cpu", "cuda", "mps"]
+DeviceSetting = Literal["auto", "cpu", "cuda", "mps"]
+DeviceKind = Literal["cpu", "cuda", "mps"]
 
 _SECONDS_BETWEEN_TRIES = 0.2
 _LOG = logging.getLogger(__name__)
@@ -35,7 +35,9 @@ class LocksUnusable(RuntimeError):
     """The folder of the locks, or a lock in it, cannot be made."""
 
 
-def choose(setting: Setting, *, gpus_granted: int, device_count: int | None = None) -> Kind:
+def choose(
+    setting: DeviceSetting, *, gpus_granted: int, device_count: int | None = None
+) -> DeviceKind:
     """The kind of device that a job granted `gpus_granted` GPUs should use; granted 0, the CPU.
 
     `auto` takes what there is: CUDA, else MPS, else the CPU. `device_count` stands in for the
@@ -46,7 +48,7 @@ def choose(setting: Setting, *, gpus_granted: int, device_count: int | None = No
         raise ValueError(f"device: {setting!r} is not one of auto, cpu, cuda, mps")
     if setting == "cpu" or gpus_granted < 1:
         return "cpu"
-    wanted: tuple[Kind, ...] = ("cuda", "mps") if setting == "auto" else (setting,)
+    wanted: tuple[DeviceKind, ...] = ("cuda", "mps") if setting == "auto" else (setting,)
     for kind in wanted:
         if _count(kind, device_count) > 0:
             return kind
@@ -57,7 +59,7 @@ def choose(setting: Setting, *, gpus_granted: int, device_count: int | None = No
 
 @contextmanager
 def lease(
-    setting: Setting,
+    setting: DeviceSetting,
     *,
     gpus_granted: int,
     jobs_per_device: int = 1,
@@ -92,7 +94,7 @@ def lease(
         lock.release()
 
 
-def _count(kind: Kind, cuda_devices: int | None) -> int:
+def _count(kind: DeviceKind, cuda_devices: int | None) -> int:
     """How many devices of a kind there are; `cuda_devices` stands in for what torch finds."""
     if kind == "cpu":
         return 1
@@ -108,7 +110,7 @@ def _slurm_job() -> str | None:
     return os.environ.get("SLURM_JOB_ID") if os.environ.get("CUDA_VISIBLE_DEVICES") else None
 
 
-def _lock_names(kind: Kind, count: int) -> dict[str, str]:
+def _lock_names(kind: DeviceKind, count: int) -> dict[str, str]:
     """The name that torch gives each device -> the name of its locks.
 
     torch counts the visible devices, so that one card has other numbers in other jobs; the lock

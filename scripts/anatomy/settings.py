@@ -140,7 +140,7 @@ def _booleans(value: Any) -> list[bool]:
     return [value] if isinstance(value, bool) else []
 
 
-class Comparison(Settings):
+class ComparisonSettings(Settings):
     """A variant minus a baseline, seed by seed."""
 
     renamed = {"of": "variant", "over": "baseline", "towards": "normalise_by"}
@@ -159,7 +159,7 @@ class Comparison(Settings):
         return [name for name in (self.variant, self.baseline, self.normalise_by) if name]
 
 
-class VariantStudy(Settings):
+class VariantStudySettings(Settings):
     """A study that trains named variants, with the checks on whatever refers to them.
 
     Figures and comparisons that name a removed variant go with it; one that names a variant that

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from scripts import job
 from scripts.anatomy import artifacts, provenance, seeding
 from scripts.anatomy.embedding import aggregation, alignment
-from scripts.anatomy.embedding.settings import AlignedPair
+from scripts.anatomy.embedding.settings import AlignedPairSettings
 from scripts.anatomy.embedding.views import ModelView, view
 from scripts.anatomy.models import loading
 
@@ -27,7 +27,7 @@ def main(snakemake: Any) -> None:
     """Check that tokens are the same, score all pairs of layers by every measure, match them."""
     began = time.perf_counter()
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    pair = AlignedPair.model_validate(params.pair)
+    pair = AlignedPairSettings.model_validate(params.pair)
     key = f"embedding.alignment.pairs.{snakemake.wildcards.pair}"
     with job.compute(snakemake) as compute:
         (A, words_a), (B, words_b) = (
@@ -86,7 +86,7 @@ def _matched(
 
 
 def _published(
-    pair: AlignedPair, scores: Mapping[tuple[str, int | None], Scores]
+    pair: AlignedPairSettings, scores: Mapping[tuple[str, int | None], Scores]
 ) -> dict[str, dict[str, float]]:
     """How far published matches are found again, by measure and group, and over all groups."""
     found = {}

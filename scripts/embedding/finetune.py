@@ -16,7 +16,7 @@ from scripts import job
 from scripts.anatomy import artifacts, provenance
 from scripts.anatomy.embedding import classification_data, finetuning, tokens
 from scripts.anatomy.embedding.finetuning import Texts
-from scripts.anatomy.embedding.finetuning_settings import Finetuned
+from scripts.anatomy.embedding.finetuning_settings import FinetuningRunSettings
 from scripts.anatomy.models import loading
 from scripts.anatomy.training import Run, RunState
 
@@ -27,7 +27,7 @@ def main(snakemake: Any) -> None:
     torch.set_num_threads(snakemake.threads)
     params, inp = snakemake.params, snakemake.input
     seed, name = int(snakemake.wildcards.seed), snakemake.wildcards.run
-    settings = Finetuned.model_validate(params.run)
+    settings = FinetuningRunSettings.model_validate(params.run)
     outputs = [Path(path) for path in snakemake.output]
     parts = dict(params.items())
     fingerprint = job.fingerprint(parts, seed, Path(inp.source), Path(inp.texts))
@@ -40,7 +40,7 @@ def main(snakemake: Any) -> None:
             return
         model = loading.model(Path(inp.model))
         tokenizer = loading.tokenizer(Path(inp.model), len(model.get_input_embeddings().weight))
-        longest = min(settings.longest, loading.positions(model))
+        max_length = min(settings.max_length, loading.positions(model))
         texts = artifacts.read_table(inp.texts)
         tables = {
             "train": texts[texts["part"] == "train"].reset_index(drop=True),
@@ -49,7 +49,7 @@ def main(snakemake: Any) -> None:
         }
         cut = {
             part: Texts(
-                tokens.cut(table["text"].tolist(), tokenizer, longest),
+                tokens.cut(table["text"].tolist(), tokenizer, max_length),
                 table["label"].to_numpy(copy=True),
             )
             for part, table in tables.items()

@@ -12,7 +12,7 @@ from jaxtyping import Integer
 from scripts import job
 from scripts.anatomy import artifacts
 from scripts.anatomy.embedding import heads, lexicon, pairs, parameters, tokens
-from scripts.anatomy.embedding.settings import Golden, Reading, TopPairs
+from scripts.anatomy.embedding.settings import GoldenSettings, ReadingSettings, TopPairsSettings
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.models import loading
 
@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 def main(snakemake: Any) -> None:
     """Go through the heads, one matrix at a time."""
     params, out = snakemake.params, snakemake.output
-    settings = TopPairs.model_validate(params.pairs)
-    golden = {name: Golden.model_validate(g) for name, g in params.golden.items()}
+    settings = TopPairsSettings.model_validate(params.pairs)
+    golden = {name: GoldenSettings.model_validate(g) for name, g in params.golden.items()}
     folder = Path(snakemake.input.model)
     records, found, listed = [], [], []
     with job.blaming("embedding.pairs.words"):
@@ -38,7 +38,7 @@ def main(snakemake: Any) -> None:
         texts = [vocabulary.texts[i] for i in ids]
         words = heads.word_numbers(texts)
         rows = _rows(texts, settings.rows)
-        model = parameters.read_as(model, Reading.model_validate(params.reading))
+        model = parameters.read_as(model, ReadingSettings.model_validate(params.reading))
         word_of = None if settings.same_word else torch.from_numpy(words).to(compute.device)
         for head in heads.heads(
             model,
@@ -64,7 +64,7 @@ def main(snakemake: Any) -> None:
     artifacts.write_json(out.summary, _summary(table, top, golden, vocabulary.texts))
 
 
-def _check_golden(golden: dict[str, Golden], layers: list[int], read: list[int]) -> None:
+def _check_golden(golden: dict[str, GoldenSettings], layers: list[int], read: list[int]) -> None:
     """Raise ValueError for a known head that is not among those that are read."""
     for name, head in golden.items():
         if head.layer not in layers or head.head not in read:
@@ -134,7 +134,10 @@ def _row_lists(
 
 
 def _summary(
-    table: pd.DataFrame, top: pd.DataFrame, golden: dict[str, Golden], texts: tuple[str, ...]
+    table: pd.DataFrame,
+    top: pd.DataFrame,
+    golden: dict[str, GoldenSettings],
+    texts: tuple[str, ...],
 ) -> dict[str, Any]:
     """Means over heads, extremes, and the share of known pairs that were found again."""
     found: dict[str, Any] = {}

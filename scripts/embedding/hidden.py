@@ -10,7 +10,7 @@ from scripts import job
 from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.embedding import aggregation, hidden_states, parameters, tokens
 from scripts.anatomy.embedding.index import Index
-from scripts.anatomy.embedding.settings import Hidden
+from scripts.anatomy.embedding.settings import HiddenStatesSettings
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.models import loading
 
@@ -18,7 +18,7 @@ from scripts.anatomy.models import loading
 def main(snakemake: Any) -> None:
     """Run the model on some documents, and compare with the index and with the baseline."""
     params, inp = snakemake.params, snakemake.input
-    settings = Hidden.model_validate(params.hidden)
+    settings = HiddenStatesSettings.model_validate(params.hidden)
     folder, found = Path(inp.model), Index(inp.index)
     texts = artifacts.read_table(inp.documents)["text"].tolist()[: settings.documents]
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
@@ -28,7 +28,7 @@ def main(snakemake: Any) -> None:
         vocabulary = tokens.read_vocabulary(tokenizer, len(W_U))
         readings = hidden_states.read_documents(
             model,
-            tokens.cut(texts, tokenizer, min(settings.longest, loading.positions(model))),
+            tokens.cut(texts, tokenizer, min(settings.max_length, loading.positions(model))),
             W_U,
             layers=found.layers,
             k=settings.k,

@@ -9,7 +9,7 @@ import torch
 from scripts import job
 from scripts.anatomy import artifacts
 from scripts.anatomy.embedding import heads, index, parameters, tokens
-from scripts.anatomy.embedding.settings import Reading
+from scripts.anatomy.embedding.settings import ReadingSettings
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.models import loading
 
@@ -24,7 +24,7 @@ def main(snakemake: Any) -> None:
         vocabulary = tokens.read_vocabulary(tokenizer, len(model.W_E))
         allowed = torch.from_numpy(tokens.token_filter(vocabulary)).to(compute.device)
         lists = parameters.parameter_lists(
-            parameters.read_as(model, Reading.model_validate(params.reading)),
+            parameters.read_as(model, ReadingSettings.model_validate(params.reading)),
             layers=heads.spaced(len(model.layers), params.layers),
             k=params.top,
             allowed=allowed,

@@ -9,7 +9,7 @@ import torch
 from scripts import job
 from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.embedding import aggregation, hidden_states, parameters, robustness, tokens
-from scripts.anatomy.embedding.settings import Reading, Robustness
+from scripts.anatomy.embedding.settings import ReadingSettings, RobustnessSettings
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.models import loading
 
@@ -19,16 +19,18 @@ PER_DOCUMENT = 20
 def main(snakemake: Any) -> None:
     """Normal vectors, FF values, and hidden states with and without the first positions."""
     params, inp = snakemake.params, snakemake.input
-    settings = Robustness.model_validate(params.robustness)
+    settings = RobustnessSettings.model_validate(params.robustness)
     folder, rows = Path(inp.model), []
     texts = artifacts.read_table(inp.documents)["text"].tolist()
     n = settings.vectors
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = loading.model(folder, head=True).to(compute.device)
-        seen = parameters.read_as(view(model), Reading.model_validate(params.reading))
+        seen = parameters.read_as(view(model), ReadingSettings.model_validate(params.reading))
         tokenizer = loading.tokenizer(folder, len(seen.W_E))
         documents = tokens.cut(
-            texts[: -(-n // PER_DOCUMENT)], tokenizer, min(params.longest, loading.positions(model))
+            texts[: -(-n // PER_DOCUMENT)],
+            tokenizer,
+            min(params.max_length, loading.positions(model)),
         )
         ks = [k for k in settings.ks if k <= len(seen.W_E)]
         for seed in params.seeds:

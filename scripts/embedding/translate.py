@@ -26,8 +26,12 @@ from scripts.anatomy.embedding import (
     translation,
 )
 from scripts.anatomy.embedding.adapters import final_norm
-from scripts.anatomy.embedding.finetuning import Batch, Classifier
-from scripts.anatomy.embedding.finetuning_settings import Finetuned, Translated, Translation
+from scripts.anatomy.embedding.finetuning import Classifier, TextBatch
+from scripts.anatomy.embedding.finetuning_settings import (
+    FinetuningRunSettings,
+    TranslationPairSettings,
+    TranslationSettings,
+)
 from scripts.anatomy.embedding.translation import Kernel, Way
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.models import loading
@@ -49,13 +53,13 @@ def main(snakemake: Any) -> None:
     started = time.perf_counter()
     torch.set_num_threads(snakemake.threads)
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    pair = Translated.model_validate(params.pair)
-    run = Finetuned.model_validate(params.run)
-    choice = Translation.model_validate(params.translation)
+    pair = TranslationPairSettings.model_validate(params.pair)
+    run = FinetuningRunSettings.model_validate(params.run)
+    choice = TranslationSettings.model_validate(params.translation)
     texts = artifacts.read_table(inp.texts)
     train = texts[texts["part"] == "train"]
     tables = {
-        "train": train.head(choice.training),
+        "train": train.head(choice.train),
         "validation": classification_data.balanced(texts, "validation", choice.validation),
         "test": classification_data.balanced(texts, "test", choice.test),
     }
@@ -63,9 +67,9 @@ def main(snakemake: Any) -> None:
     key = f"embedding.translation.pairs.{snakemake.wildcards.pair}"
     with job.compute(snakemake) as compute, torch.no_grad(), job.blaming(key):
         models = [loading.model(Path(path)).to(compute.device) for path in (inp.lower, inp.upper)]
-        longest = min([run.longest, *map(loading.positions, models)])
+        max_length = min([run.max_length, *map(loading.positions, models)])
         A, B = (
-            _side(model, Path(path), tables, longest)
+            _side(model, Path(path), tables, max_length)
             for model, path in zip(models, (inp.lower, inp.upper), strict=True)
         )
         cuts = translation.check_cuts(pair.cuts, A.model)
@@ -100,18 +104,18 @@ def main(snakemake: Any) -> None:
 
 
 def _side(
-    model: PreTrainedModel, folder: Path, tables: dict[str, pd.DataFrame], longest: int
+    model: PreTrainedModel, folder: Path, tables: dict[str, pd.DataFrame], max_length: int
 ) -> Side:
     W_E = view(model).W_E
     tokenizer = loading.tokenizer(folder, len(W_E))
     cut = {
-        part: tokens.cut(table["text"].tolist(), tokenizer, longest)
+        part: tokens.cut(table["text"].tolist(), tokenizer, max_length)
         for part, table in tables.items()
     }
     return Side(model, W_E, tokenizer.convert_ids_to_tokens([*range(len(tokenizer))]), cut)
 
 
-def _trained(folder: Path, run: Finetuned, weights: Path, device: str) -> Classifier:
+def _trained(folder: Path, run: FinetuningRunSettings, weights: Path, device: str) -> Classifier:
     """A fine-tuned classifier."""
     made = finetuning.build(loading.model(folder), run, seed=0)
     finetuning.load_changed(made, artifacts.read_tensors(weights, framework="torch"))
@@ -123,8 +127,8 @@ def _ways(
     B: Side,
     before: Classifier,
     trained: dict[int, Classifier],
-    pair: Translated,
-    choice: Translation,
+    pair: TranslationPairSettings,
+    choice: TranslationSettings,
     cuts: list[int],
     folder: Path,
 ) -> dict[tuple[int, str], Way]:
@@ -205,7 +209,7 @@ def _paired(
         in_B = finetuning.padded([B.texts["train"][place] for place in chosen]).to(device)
         yield (
             {cut: found[cut][kept] for cut in cuts},
-            [reader(Batch(in_B.ids, placed.mask))[kept] for reader in readers],
+            [reader(TextBatch(in_B.ids, placed.mask))[kept] for reader in readers],
         )
 
 

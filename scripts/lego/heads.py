@@ -15,10 +15,10 @@ from transformers import PreTrainedModel
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance, seeding
-from scripts.anatomy.lego import graphs, groups, probes, task
+from scripts.anatomy.lego import graphs, groups, probes, tasks
 from scripts.anatomy.lego.models import LibraryTransformer
-from scripts.anatomy.lego.settings import Probing
-from scripts.anatomy.lego.task import Task
+from scripts.anatomy.lego.settings import ProbingSettings
+from scripts.anatomy.lego.tasks import Task
 from scripts.anatomy.models import loading
 
 
@@ -26,26 +26,26 @@ def main(snakemake: Any) -> None:
     """Score the heads of the model and of its controls."""
     started = time.perf_counter()
     params, out = snakemake.params, snakemake.output
-    probing = Probing.model_validate(params.probing)
+    probing = ProbingSettings.model_validate(params.probing)
     folder = Path(snakemake.input.model)
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = loading.model(folder)
         tokenizer = loading.tokenizer(folder, len(model.get_input_embeddings().weight))
         group = groups.built_in("z2")
-        layout = task.of_tokenizer(tokenizer, group, task.alphabet(26))
-        rules = Task(group, layout, graphs.path(probing.n), probing.n)
-        batch = task.sample(rules, probing.maps, seeding.numpy_generator(0, "sentences"))
+        layout = tasks.of_tokenizer(tokenizer, group, tasks.alphabet(26))
+        task = Task(group, layout, graphs.path(probing.n), probing.n)
+        batch = tasks.sample(task, probing.maps, seeding.numpy_generator(0, "sentences"))
         tables = [_scores(model, batch, layout, compute.device).assign(weights="trained", seed=0)]
         for seed in params.seeds:
             control = _scores(loading.control(folder, seed), batch, layout, compute.device)
             tables.append(control.assign(weights="control", seed=seed))
-        ordered = Task(group, layout, rules.graph, probing.n, order=tuple(range(probing.n)))
-        sentence = task.sample(ordered, 1, seeding.numpy_generator(0, "shown"))
+        ordered = Task(group, layout, task.graph, probing.n, order=tuple(range(probing.n)))
+        sentence = tasks.sample(ordered, 1, seeding.numpy_generator(0, "shown"))
         shown = torch.from_numpy(sentence.tokens).to(compute.device)
         maps = next(probes.attention_maps(_readable(model, compute.device), shown))
     table = pd.concat(tables, ignore_index=True)
     artifacts.write_table(out.heads, table)
-    words = task.text(layout, sentence.tokens[0])
+    words = tasks.text(layout, sentence.tokens[0])
     artifacts.write_tensors(
         out.maps, {"maps": maps[0].float().cpu().numpy()}, metadata={"words": " ".join(words)}
     )
@@ -63,7 +63,7 @@ def _readable(model: PreTrainedModel, device: str) -> LibraryTransformer:
 
 
 def _scores(
-    model: PreTrainedModel, batch: task.Batch, layout: task.Layout, device: str
+    model: PreTrainedModel, batch: tasks.Batch, layout: tasks.Layout, device: str
 ) -> pd.DataFrame:
     """A row a head."""
     tokens = torch.from_numpy(batch.tokens)

@@ -51,7 +51,7 @@ def _draw(ax: plt.Axes, table: pd.DataFrame, metrics: dict[str, Any]) -> None:
             linestyle="-" if k in supervised else "--",
         )  # fmt: skip
         if k:
-            ax.axhline(metrics["bag"][k], color=colour, linewidth=0.8, linestyle=":")
+            ax.axhline(metrics["counting_baseline"][k], color=colour, linewidth=0.8, linestyle=":")
     lowest = table[[f"position{k}" for k in range(n)]].min(axis=None)
     ax.set(xlabel="step", ylim=(0.4 if lowest > 0.4 else 0, 1.02))
     ax.set_xticks(np.linspace(0, table["step"].max(), 4).round(-1))

@@ -19,15 +19,17 @@ def main(snakemake: Any) -> None:
     figures.style()
     measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
-    told: set[tuple[float, ...]] = set()
+    labelled: set[tuple[float, ...]] = set()
     for place, (variant, paths) in enumerate(measured.items()):
         records = [artifacts.read_json(path) for path in paths]
         shift = 0.06 * (place - (len(measured) - 1) / 2)  # so that whiskers do not overlap
         _line(ax, records, shift, figures.PALETTE[place % len(figures.PALETTE)], variant)
-        bag = tuple(records[0]["bag"])
-        if bag not in told and records[0]["chain"]:
-            ax.plot(bag, color="grey", linestyle=":", label=None if told else "counting alone")
-            told.add(bag)
+        baseline = tuple(records[0]["counting_baseline"])
+        if baseline not in labelled and records[0]["chain"]:
+            ax.plot(
+                baseline, color="grey", linestyle=":", label=None if labelled else "counting alone"
+            )
+            labelled.add(baseline)
     ax.set(xlabel="steps from the root", ylabel="accuracy", ylim=(0, 1.02))
     ax.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(*ax.get_legend_handles_labels(), loc="outside right center")

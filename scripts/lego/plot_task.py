@@ -7,7 +7,7 @@ import seaborn as sns
 
 from scripts import job
 from scripts.anatomy import artifacts, figures, seeding
-from scripts.anatomy.lego import graphs, groups, task
+from scripts.anatomy.lego import graphs, groups, tasks
 
 CLAUSES = 6
 
@@ -21,18 +21,18 @@ def main(snakemake: Any) -> None:
     _sentence(upper)
     tasks = snakemake.params.tasks
     for (name, settings), path, colour in zip(
-        tasks.items(), snakemake.input.bags, sns.color_palette("colorblind"), strict=False
+        tasks.items(), snakemake.input.baselines, sns.color_palette("colorblind"), strict=False
     ):
-        bag = artifacts.read_json(path)["accuracy"]
+        accuracy = artifacts.read_json(path)["accuracy"]
         group = settings["group"]
         if not isinstance(group, str):  # a table of the user's own
             group = figures.plain(" ".join(group["names"]))
         label = f"{figures.words(name)} ({group}, n = {settings['n']})"
-        lower.plot(bag, marker="o", label=label, color=colour)
+        lower.plot(accuracy, marker="o", label=label, color=colour)
     lower.set(
         title="What counting alone tells",
         xlabel="chain position",
-        ylabel="best accuracy from the bag",
+        ylabel="best accuracy by counting",
     )
     figure.legend(*lower.get_legend_handles_labels(), loc="outside right center")
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
@@ -41,10 +41,10 @@ def main(snakemake: Any) -> None:
 def _sentence(ax: plt.Axes) -> None:
     """One shuffled sentence of signs: clauses as boxes, arrows from what is defined to its use."""
     group = groups.built_in("z2")
-    layout = task.layout(group, task.alphabet(26), form="compact")
-    rules = task.Task(group, layout, graphs.path(CLAUSES), CLAUSES)
-    batch = task.sample(rules, 1, seeding.numpy_generator(2, "example"))
-    words = task.text(layout, batch.tokens[0])
+    layout = tasks.layout(group, tasks.alphabet(26), form="compact")
+    task = tasks.Task(group, layout, graphs.path(CLAUSES), CLAUSES)
+    batch = tasks.sample(task, 1, seeding.numpy_generator(2, "example"))
+    words = tasks.text(layout, batch.tokens[0])
     slots = [(place - 1) // 3 for place in batch.places[0]]
     for k, slot in enumerate(slots):
         variable, operator, operand = words[batch.places[0, k] :][:3]

@@ -15,7 +15,7 @@ import torch
 from scripts import job
 from scripts.anatomy import artifacts, provenance
 from scripts.anatomy.lego import experiment
-from scripts.anatomy.lego.settings import Task, Variant
+from scripts.anatomy.lego.settings import LegoVariantSettings, TaskSettings
 from scripts.anatomy.training import Run, RunState
 
 
@@ -25,7 +25,7 @@ def main(snakemake: Any) -> None:
     torch.set_num_threads(snakemake.threads)
     params, inp = snakemake.params, snakemake.input
     seed = int(snakemake.wildcards.seed)
-    variant = Variant.model_validate(params.variant)
+    variant = LegoVariantSettings.model_validate(params.variant)
     pretrained = [Path(path) for path in inp]  # the folder and its digest, or nothing
     folder = pretrained[0] if pretrained else None
     outputs = [Path(path) for path in snakemake.output]
@@ -41,13 +41,13 @@ def main(snakemake: Any) -> None:
         if state.restore(outputs):
             return
         with job.blaming(f"lego.{blamed}"):
-            rules = experiment.law(variant, Task.model_validate(params.task), folder)
-            model = experiment.build(variant, rules, seed, folder)
-            test = experiment.test_sentences(variant, rules, params.test, seed)
+            task = experiment.task_of(variant, TaskSettings.model_validate(params.task), folder)
+            model = experiment.build(variant, task, seed, folder)
+            test = experiment.test_sentences(variant, task, params.test, seed)
         run = experiment.train(
             model,
             variant,
-            rules,
+            task,
             seed=seed,
             state=state,
             test=test,

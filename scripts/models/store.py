@@ -7,12 +7,12 @@ from pydantic import TypeAdapter
 from scripts import job
 from scripts.anatomy import artifacts
 from scripts.anatomy.models import store
-from scripts.anatomy.models.settings import Model
+from scripts.anatomy.models.settings import ModelSettings
 
 
 def main(snakemake: Any) -> None:
     """Fill the model's folder, and note where it comes from."""
-    model = TypeAdapter(Model).validate_python(snakemake.params.model)
+    model = TypeAdapter(ModelSettings).validate_python(snakemake.params.model)
     with (
         job.blaming(f"models.{snakemake.wildcards.model}"),
         artifacts.writing_folder(snakemake.output.folder) as folder,

@@ -5,13 +5,13 @@ from typing import Any
 from scripts import job
 from scripts.anatomy import artifacts
 from scripts.anatomy.pretraining import data, masking
-from scripts.anatomy.pretraining.settings import Masking
+from scripts.anatomy.pretraining.settings import PretrainingMaskingSettings
 
 
 def main(snakemake: Any) -> None:
     """Count the training text, and guess on the rows that models are measured on."""
     params, inp = snakemake.params, snakemake.input
-    choice = Masking.model_validate(params.masking)
+    choice = PretrainingMaskingSettings.model_validate(params.masking)
     text = data.load(inp, choice)
     held = data.held_out(text, params.rows)
     counts = data.counts(text.train, text.d_tokens)

@@ -12,7 +12,11 @@ import torch
 from scripts import job
 from scripts.anatomy import artifacts, provenance
 from scripts.anatomy.pretraining import cost
-from scripts.anatomy.pretraining.settings import Cost, Size, Variant
+from scripts.anatomy.pretraining.settings import (
+    CostSettings,
+    PretrainingVariantSettings,
+    SizeSettings,
+)
 
 
 def main(snakemake: Any) -> None:
@@ -20,12 +24,15 @@ def main(snakemake: Any) -> None:
     started = time.perf_counter()
     torch.set_num_threads(snakemake.threads)
     params, out = snakemake.params, snakemake.output
-    settings = Cost.model_validate(params.cost)
-    variants = {name: Variant.model_validate(one) for name, one in params.variants.items()}
+    settings = CostSettings.model_validate(params.cost)
+    variants = {
+        name: PretrainingVariantSettings.model_validate(one)
+        for name, one in params.variants.items()
+    }
     with job.blaming("pretraining.variants"), job.compute(snakemake) as compute:
         table = cost.table(
             variants,
-            Size.model_validate(params.model),
+            SizeSettings.model_validate(params.model),
             d_vocab=params.d_vocab,
             lengths=settings.lengths,
             batch=settings.batch,

@@ -10,16 +10,16 @@ from scripts import job
 from scripts.anatomy import artifacts
 from scripts.anatomy.pretraining import data, tokenizer
 from scripts.anatomy.text import corpora
-from scripts.anatomy.text.settings import Corpus
+from scripts.anatomy.text.settings import TextCorpusSettings
 
 
 def main(snakemake: Any) -> None:
     """Stream the documents into both files."""
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    corpus = TypeAdapter(Corpus).validate_python(params.corpus)
+    corpus = TypeAdapter(TextCorpusSettings).validate_python(params.corpus)
     cutter, special = tokenizer.load((Path(inp.tokenizer), Path(inp.names)))
     tokens = unknown = 0
-    with artifacts.writing(out.train) as train, artifacts.writing(out.held) as held:
+    with artifacts.writing(out.train) as train, artifacts.writing(out.validation) as held:
         with train.open("wb") as train_file, held.open("wb") as held_file:
             packers = [
                 data.Packer(file, length=params.length, d_vocab=params.d_vocab, special=special)
@@ -27,7 +27,7 @@ def main(snakemake: Any) -> None:
             ]
             documents = data.encoded(corpora.documents(corpus), cutter)
             with job.blaming(f"text.corpora.{snakemake.wildcards.corpus}"):
-                for ids, is_held in zip(documents, data.split(params.held_out), strict=False):
+                for ids, is_held in zip(documents, data.split(params.validation), strict=False):
                     packers[is_held].add(ids)
                     tokens += len(ids)
                     unknown += ids.count(special.unk)
@@ -49,7 +49,10 @@ def main(snakemake: Any) -> None:
             "rows": [packer.rows for packer in packers],
             "tokens": tokens,
             "unknown": unknown / tokens,
-            "digests": {"train": artifacts.digest(out.train), "held": artifacts.digest(out.held)},
+            "digests": {
+                "train": artifacts.digest(out.train),
+                "validation": artifacts.digest(out.validation),
+            },
         },
     )
 

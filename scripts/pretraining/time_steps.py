@@ -8,7 +8,12 @@ import torch
 from scripts import job
 from scripts.anatomy import artifacts, provenance
 from scripts.anatomy.pretraining import data, timing
-from scripts.anatomy.pretraining.settings import Masking, Optimisation, Size, Variant
+from scripts.anatomy.pretraining.settings import (
+    OptimisationSettings,
+    PretrainingMaskingSettings,
+    PretrainingVariantSettings,
+    SizeSettings,
+)
 
 
 def main(snakemake: Any) -> None:
@@ -16,15 +21,18 @@ def main(snakemake: Any) -> None:
     started = time.perf_counter()
     torch.set_num_threads(snakemake.threads)
     params = snakemake.params
-    text = data.load(snakemake.input, Masking.model_validate(params.masking))
+    text = data.load(snakemake.input, PretrainingMaskingSettings.model_validate(params.masking))
     with job.blaming("pretraining.optimisation.batch"):
         data.check_batch(text, params.optimisation["batch"])
     with job.compute(snakemake) as compute:
         found = timing.seconds(
-            {name: Variant.model_validate(one) for name, one in params.variants.items()},
-            Size.model_validate(params.model),
+            {
+                name: PretrainingVariantSettings.model_validate(one)
+                for name, one in params.variants.items()
+            },
+            SizeSettings.model_validate(params.model),
             text,
-            Optimisation.model_validate(params.optimisation),
+            OptimisationSettings.model_validate(params.optimisation),
             rounds=params.rounds,
             compute=compute,
         )

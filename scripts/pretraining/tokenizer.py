@@ -10,30 +10,30 @@ from pydantic import TypeAdapter
 
 from scripts import job
 from scripts.anatomy.pretraining import tokenizer
-from scripts.anatomy.pretraining.settings import Tokenizer
+from scripts.anatomy.pretraining.settings import TokenizerSettings
 from scripts.anatomy.text import corpora
-from scripts.anatomy.text.settings import Corpus
+from scripts.anatomy.text.settings import TextCorpusSettings
 
 
 def main(snakemake: Any) -> None:
     """Train it or take it over, and write it."""
     params, out = snakemake.params, snakemake.output
-    choice = Tokenizer.model_validate(params.tokenizer)
+    choice = TokenizerSettings.model_validate(params.tokenizer)
     names = tokenizer.SPECIAL
     with job.blaming("pretraining.tokenizer"):
         if choice.model is None:
-            made = _trained(choice, TypeAdapter(Corpus).validate_python(params.corpus))
+            made = _trained(choice, TypeAdapter(TextCorpusSettings).validate_python(params.corpus))
         else:
-            made, names = tokenizer.of_model(Path(snakemake.input.model), choice.vocabulary)
+            made, names = tokenizer.of_model(Path(snakemake.input.model), choice.d_vocab)
     tokenizer.save(made, names, (Path(out.tokenizer), Path(out.names)))
 
 
-def _trained(choice: Tokenizer, corpus: Corpus) -> tokenizers.Tokenizer:
+def _trained(choice: TokenizerSettings, corpus: TextCorpusSettings) -> tokenizers.Tokenizer:
     def texts() -> Iterator[str]:
         return islice(corpora.documents(corpus), choice.documents)
 
     return tokenizer.train(
-        texts, size=choice.vocabulary, alphabet=choice.alphabet, lowercase=choice.lowercase
+        texts, size=choice.d_vocab, alphabet=choice.alphabet, lowercase=choice.lowercase
     )
 
 

@@ -22,11 +22,11 @@ from scripts.anatomy import artifacts, provenance
 from scripts.anatomy.pretraining import data, experiment
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.settings import (
-    Evaluation,
-    Masking,
-    Optimisation,
-    Size,
-    Variant,
+    EvaluationSettings,
+    OptimisationSettings,
+    PretrainingMaskingSettings,
+    PretrainingVariantSettings,
+    SizeSettings,
 )
 from scripts.anatomy.training import Run, RunState
 
@@ -37,7 +37,7 @@ def main(snakemake: Any) -> None:
     torch.set_num_threads(snakemake.threads)
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
     seed = int(snakemake.wildcards.seed)
-    text = data.load(inp, Masking.model_validate(params.masking))
+    text = data.load(inp, PretrainingMaskingSettings.model_validate(params.masking))
     with job.blaming("pretraining.optimisation.batch"):
         data.check_batch(text, params.optimisation["batch"])
     given = {name: value for name, value in params.items() if name != "code"}
@@ -52,11 +52,11 @@ def main(snakemake: Any) -> None:
         flops, steps = _budget(params, text)
         rate = artifacts.read_json(inp.rate)["learning_rate"]
         trained = experiment.train(
-            Variant.model_validate(params.variant),
-            Size.model_validate(params.model),
+            PretrainingVariantSettings.model_validate(params.variant),
+            SizeSettings.model_validate(params.model),
             text,
-            Optimisation.model_validate(params.optimisation),
-            Evaluation.model_validate(params.evaluation),
+            OptimisationSettings.model_validate(params.optimisation),
+            EvaluationSettings.model_validate(params.evaluation),
             learning_rate=rate,
             steps=steps,
             seed=seed,
@@ -105,10 +105,13 @@ def _save(model: BertForMaskedLM, weights: Path, config: Path) -> None:
 
 def _budget(params: Any, text: Text) -> tuple[float, int]:
     """Operations of a step, and how many steps to take."""
-    size = Size.model_validate(params.model)
+    size = SizeSettings.model_validate(params.model)
     steps, batch = params.optimisation["steps"], params.optimisation["batch"]
     own, other = (
-        variant and experiment.step_flops(Variant.model_validate(variant), size, text, batch=batch)
+        variant
+        and experiment.step_flops(
+            PretrainingVariantSettings.model_validate(variant), size, text, batch=batch
+        )
         for variant in (params.variant, params.flops_of)
     )
     return own, experiment.steps_for(other * steps, own) if other else steps

@@ -15,11 +15,11 @@ from scripts.anatomy.devices import Compute
 from scripts.anatomy.pretraining import data, experiment
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.settings import (
-    Evaluation,
-    Masking,
-    Optimisation,
-    Size,
-    Variant,
+    EvaluationSettings,
+    OptimisationSettings,
+    PretrainingMaskingSettings,
+    PretrainingVariantSettings,
+    SizeSettings,
 )
 from scripts.anatomy.training import RunState
 
@@ -28,7 +28,7 @@ def main(snakemake: Any) -> None:
     """Try every rate, and write which is best."""
     torch.set_num_threads(snakemake.threads)
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    text = data.load(inp, Masking.model_validate(params.masking))
+    text = data.load(inp, PretrainingMaskingSettings.model_validate(params.masking))
     files = [Path(path) for path in inp]
     rates = params.optimisation["learning_rates"]
     with job.blaming("pretraining.optimisation.batch"):
@@ -48,17 +48,17 @@ def main(snakemake: Any) -> None:
 def _loss(snakemake: Any, text: Text, files: list[Path], rate: float, compute: Compute) -> float:
     """The held-out loss after a short training."""
     params = snakemake.params
-    optimisation = Optimisation.model_validate(params.optimisation)
+    optimisation = OptimisationSettings.model_validate(params.optimisation)
     parts = [params.variant, params.model, params.masking, params.optimisation, params.rows]
     fingerprint = job.fingerprint(*parts, params.seed, params.code, rate, *files)
     folder = Path(snakemake.output.best).parent
     with RunState(folder / ".state" / f"{rate:g}", fingerprint) as state:
         trained = experiment.train(
-            Variant.model_validate(params.variant),
-            Size.model_validate(params.model),
+            PretrainingVariantSettings.model_validate(params.variant),
+            SizeSettings.model_validate(params.model),
             text,
             optimisation,
-            Evaluation(rows=params.rows, points=1, checkpoints=1),
+            EvaluationSettings(rows=params.rows, eval_points=1, checkpoints=1),
             learning_rate=rate,
             steps=optimisation.tuning_steps,
             seed=params.seed,

@@ -14,14 +14,14 @@ from pydantic import TypeAdapter
 from scripts import job
 from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.text import corpora, lda
-from scripts.anatomy.text.settings import Corpus, Dictionary
+from scripts.anatomy.text.settings import DictionarySettings, TextCorpusSettings
 
 
 def main(snakemake: Any) -> None:
     """Write the dictionary, the bags and the sample."""
     params, out = snakemake.params, snakemake.output
-    corpus = TypeAdapter(Corpus).validate_python(params.corpus)
-    choice = Dictionary.model_validate(params.dictionary)
+    corpus = TypeAdapter(TextCorpusSettings).validate_python(params.corpus)
+    choice = DictionarySettings.model_validate(params.dictionary)
     kept: list[str] = []
     with job.blaming(f"text.corpora.{snakemake.wildcards.corpus}"):
         words = lda.dictionary(corpora.documents(corpus), choice)

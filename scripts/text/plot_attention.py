@@ -11,7 +11,7 @@ import pandas as pd
 
 from scripts import job
 from scripts.anatomy import artifacts, figures
-from scripts.anatomy.text.settings import Reference
+from scripts.anatomy.text.settings import ReferenceFilterSettings
 
 PAPER = (1.12, 1.70)  # Li, Li & Risteski: lowest and highest over their models and settings
 KINDS = {
@@ -25,7 +25,7 @@ KINDS = {
 def main(snakemake: Any) -> None:
     """One panel a corpus, one row a model."""
     figures.style()
-    reference = Reference.model_validate(snakemake.params.reference)
+    reference = ReferenceFilterSettings.model_validate(snakemake.params.reference)
     table = artifacts.read_table(snakemake.input.table)
     table = reference.rows(table)
     corpora = table["corpus"].unique()

@@ -9,13 +9,13 @@ from matplotlib.colors import TwoSlopeNorm
 
 from scripts import job
 from scripts.anatomy import artifacts, figures
-from scripts.anatomy.text.settings import Reference
+from scripts.anatomy.text.settings import ReferenceFilterSettings
 
 
 def main(snakemake: Any) -> None:
     """One map a model, mean over the LDA fits, and its control's on the same scale."""
     figures.style()
-    reference = Reference.model_validate(snakemake.params.reference)
+    reference = ReferenceFilterSettings.model_validate(snakemake.params.reference)
     names, maps = snakemake.params.models, []
     for path in snakemake.input.heads:
         table = artifacts.read_table(path)

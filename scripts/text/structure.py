@@ -21,7 +21,7 @@ from scripts import job
 from scripts.anatomy import artifacts, provenance, seeding
 from scripts.anatomy.models import loading
 from scripts.anatomy.text import lda, measures, topic_tables, word_tokens
-from scripts.anatomy.text.settings import Filters, ModelMeasurement
+from scripts.anatomy.text.settings import FilterSettings, TextMeasurementSettings
 
 TOPICS_SHOWN, WORDS_SHOWN = 8, 12  # in the picture of cosines
 
@@ -30,19 +30,21 @@ def main(snakemake: Any) -> None:
     """Measure the trained model, then its controls."""
     started = time.perf_counter()
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    settings = ModelMeasurement.model_validate(params.measurement)
+    settings = TextMeasurementSettings.model_validate(params.measurement)
     fits = {
         seed: lda.from_arrays(artifacts.read_tensors(path), artifacts.read_metadata(path))
         for seed, path in zip(params.seeds, inp.topics, strict=True)
     }
-    cases = topic_tables.cases(fits, Filters.model_validate(params.filters), settings.reference)
+    cases = topic_tables.cases(
+        fits, FilterSettings.model_validate(params.filters), settings.reference
+    )
     first = fits[params.seeds[0]]
     texts = artifacts.read_table(inp.documents)["text"].tolist()
     with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
         model = loading.model(Path(inp.model)).to(compute.device)
         tokenizer = loading.tokenizer(Path(inp.model), len(model.get_input_embeddings().weight))
-        longest = min(settings.longest, loading.positions(model))
-        readings = word_tokens.read(texts, tokenizer, first.words, longest=longest)
+        max_length = min(settings.max_length, loading.positions(model))
+        readings = word_tokens.read(texts, tokenizer, first.words, max_length=max_length)
         tokens = word_tokens.token_of_words(first.words, tokenizer)
         found = [_measured(model, "trained", cases, readings, tokens, settings)]
         for seed in params.seeds:
@@ -70,9 +72,9 @@ def _measured(
     model: PreTrainedModel,
     weights: str,
     cases: Sequence[topic_tables.Case],
-    readings: Sequence[word_tokens.Reading],
+    readings: Sequence[word_tokens.WordTokens],
     tokens: Int[np.ndarray, "words"],
-    settings: ModelMeasurement,
+    settings: TextMeasurementSettings,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of one model: by case, and by case, layer and head."""
     topics = topic_tables.stack(cases)

@@ -10,7 +10,7 @@ import pandas as pd
 from scripts import job
 from scripts.anatomy import artifacts, provenance
 from scripts.anatomy.text import lda, membership
-from scripts.anatomy.text.settings import Lda
+from scripts.anatomy.text.settings import LdaSettings
 
 TOP = 15
 
@@ -20,7 +20,7 @@ def main(snakemake: Any) -> None:
     started = time.perf_counter()
     inp, out = snakemake.input, snakemake.output
     seed = int(snakemake.wildcards.seed)
-    settings = Lda.model_validate(snakemake.params.lda)
+    settings = LdaSettings.model_validate(snakemake.params.lda)
     words, bags = lda.load(Path(inp.dictionary), Path(inp.bags))
     topics = lda.fit(bags, words, settings, seed=seed)
     arrays, metadata = lda.to_arrays(topics)

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from scripts import job
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.topic import baselines, corpora, storage
-from scripts.anatomy.topic.settings import BlockCorpus, Corpus
+from scripts.anatomy.topic import baselines, corpora
+from scripts.anatomy.topic.settings import BlockCorpusSettings, CorpusSettings
 
 SAMPLE = 30_000
 
@@ -20,12 +20,12 @@ SAMPLE = 30_000
 def main(snakemake: Any) -> None:
     """Measure the corpus of every seed."""
     params = snakemake.params
-    settings = TypeAdapter(Corpus).validate_python(params.corpus)
+    settings = TypeAdapter(CorpusSettings).validate_python(params.corpus)
     files = zip(params.seeds, snakemake.input.corpus, snakemake.output, strict=True)
     for seed, path, output in files:
-        corpus = measured = storage.read_corpus(path)
-        if isinstance(settings, BlockCorpus):
-            larger = settings.model_copy(update={"train": SAMPLE, "dev": 1})
+        corpus = measured = corpora.load(path)
+        if isinstance(settings, BlockCorpusSettings):
+            larger = settings.model_copy(update={"train": SAMPLE, "validation": 1})
             measured = corpora.sample(larger, seeding.numpy_generator(seed, "larger sample"))
         found: dict[str, Any] = {"statistics": corpora.statistics(measured)}
         if _blocks(corpus):
@@ -33,7 +33,7 @@ def main(snakemake: Any) -> None:
             found |= baselines.yardsticks(measured, getattr(settings, "alpha", None), rng)
             found["pair_counts"] = {
                 name: baselines.released_pair_counts(
-                    corpus.dev, corpus.membership, fixed=name == "fixed"
+                    corpus.validation, corpus.membership, fixed=name == "fixed"
                 )
                 for name in ("released", "fixed")
             }

@@ -6,19 +6,19 @@ from pydantic import TypeAdapter
 
 from scripts import job
 from scripts.anatomy import seeding
-from scripts.anatomy.topic import corpora, storage
-from scripts.anatomy.topic.settings import Corpus, TextCorpus
+from scripts.anatomy.topic import corpora
+from scripts.anatomy.topic.settings import CorpusSettings, TextFileCorpusSettings
 
 
 def main(snakemake: Any) -> None:
     """Write the corpus of every seed."""
-    settings = TypeAdapter(Corpus).validate_python(snakemake.params.corpus)
+    settings = TypeAdapter(CorpusSettings).validate_python(snakemake.params.corpus)
     for seed, path in zip(snakemake.params.seeds, snakemake.output, strict=True):
-        if isinstance(settings, TextCorpus):
+        if isinstance(settings, TextFileCorpusSettings):
             corpus = corpora.read(settings)
         else:
             corpus = corpora.sample(settings, seeding.numpy_generator(seed, "corpus"))
-        storage.write_corpus(path, corpus)
+        corpora.save(path, corpus)
 
 
 job.run(main, globals())

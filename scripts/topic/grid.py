@@ -13,14 +13,14 @@ import torch
 from scripts import job
 from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.topic import corpora, experiment, measures, sweeps
-from scripts.anatomy.topic.settings import Grid
+from scripts.anatomy.topic.settings import GridSettings
 from scripts.anatomy.training import RunState
 
 
 def main(snakemake: Any) -> None:
     """Train and compare every point of the grid, for every seed."""
     torch.set_num_threads(snakemake.threads)
-    grid = Grid.model_validate(snakemake.params.grid)
+    grid = GridSettings.model_validate(snakemake.params.grid)
     path = Path(snakemake.output.points)
     states = path.parent / ".state"
     rows = []

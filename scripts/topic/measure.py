@@ -12,8 +12,8 @@ import pandas as pd
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.topic import corpora, measures, storage
-from scripts.anatomy.topic.settings import Measurement, Variant
+from scripts.anatomy.topic import corpora, measures
+from scripts.anatomy.topic.settings import TopicMeasurementSettings, TopicVariantSettings
 
 if TYPE_CHECKING:
     from scripts.anatomy.topic.bert import TopicBert
@@ -23,17 +23,17 @@ DYNAMICS_DOCUMENTS = 100  # enough for curves; the final numbers use all that th
 
 def main(snakemake: Any) -> None:
     """Measure every seed."""
-    settings = Measurement.model_validate(snakemake.params.measurement)
+    settings = TopicMeasurementSettings.model_validate(snakemake.params.measurement)
     inp, out = snakemake.input, snakemake.output
     for corpus, weights, checkpoints, history, run, metrics, dynamics in zip(
         inp.corpus, inp.weights, inp.checkpoints, inp.history, inp.run, out.metrics, out.dynamics,
         strict=True,
     ):  # fmt: skip
         record = artifacts.read_json(run)
-        variant = Variant.model_validate(record["params"])
-        data = storage.read_corpus(corpus)
+        variant = TopicVariantSettings.model_validate(record["params"])
+        data = corpora.load(corpus)
         final = artifacts.read_tensors(weights)
-        curves = artifacts.read_table(history).dropna(subset="dev_loss").set_index("step")
+        curves = artifacts.read_table(history).dropna(subset="validation_loss").set_index("step")
         if variant.model.kind == "bert":
             measured = _measure_bert(final, variant, data, settings, record["provenance"]["seed"])
             table = curves
@@ -48,7 +48,10 @@ def main(snakemake: Any) -> None:
 
 
 def _measure_compact(
-    weights: dict[str, np.ndarray], variant: Variant, data: corpora.Corpus, settings: Measurement
+    weights: dict[str, np.ndarray],
+    variant: TopicVariantSettings,
+    data: corpora.Corpus,
+    settings: TopicMeasurementSettings,
 ) -> dict[str, Any]:
     view = measures.view(weights, variant.model)
     found: dict[str, Any] = {"norms": view.norms}
@@ -79,9 +82,9 @@ def _of_vectors(vectors: np.ndarray, data: corpora.Corpus) -> dict[str, dict[str
 def _dynamics(
     final: dict[str, np.ndarray],
     checkpoints: dict[str, np.ndarray],
-    variant: Variant,
+    variant: TopicVariantSettings,
     data: corpora.Corpus,
-    settings: Measurement,
+    settings: TopicMeasurementSettings,
 ) -> pd.DataFrame:
     """Norms, block means and attention at every checkpoint."""
     rows = []
@@ -130,9 +133,9 @@ def _stages(table: pd.DataFrame) -> dict[str, Any]:
 
 def _measure_bert(
     weights: dict[str, np.ndarray],
-    variant: Variant,
+    variant: TopicVariantSettings,
     data: corpora.Corpus,
-    settings: Measurement,
+    settings: TopicMeasurementSettings,
     seed: int,
 ) -> dict[str, Any]:
     import torch
@@ -149,10 +152,13 @@ def _measure_bert(
 
 
 def _of_bert(
-    model: "TopicBert", variant: Variant, data: corpora.Corpus, settings: Measurement
+    model: "TopicBert",
+    variant: TopicVariantSettings,
+    data: corpora.Corpus,
+    settings: TopicMeasurementSettings,
 ) -> dict[str, Any]:
     """Attention of every layer and head, their mean and the most topical, and the embeddings."""
-    tokens = data.dev[: settings.documents, : settings.longest]
+    tokens = data.validation[: settings.documents, : settings.max_length]
     heads = [
         measures.attention_from_maps(
             layer, tokens, data.membership, reference_length=settings.reference_length

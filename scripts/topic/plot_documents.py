@@ -10,7 +10,7 @@ import numpy as np
 
 from scripts import job
 from scripts.anatomy import figures
-from scripts.anatomy.topic import corpora, storage
+from scripts.anatomy.topic import corpora
 
 
 def main(snakemake: Any) -> None:
@@ -20,7 +20,7 @@ def main(snakemake: Any) -> None:
     names = snakemake.params.corpora
     width = 0.8 / len(names)
     for place, (name, path) in enumerate(zip(names, snakemake.input, strict=True)):
-        corpus = storage.read_corpus(path)
+        corpus = corpora.load(path)
         counts = corpora.topic_counts(corpus.train, corpus.membership)
         topics = np.bincount((counts > 0).sum(axis=1), minlength=counts.shape[1] + 1)
         at = np.arange(len(topics)) + (place - (len(names) - 1) / 2) * width

@@ -12,8 +12,8 @@ import numpy as np
 
 from scripts import job
 from scripts.anatomy import artifacts, figures
-from scripts.anatomy.topic import measures, storage
-from scripts.anatomy.topic.settings import Variant
+from scripts.anatomy.topic import corpora, measures
+from scripts.anatomy.topic.settings import TopicVariantSettings
 
 # Of each figure: the matrix, where its block means are in the metrics, the unit of its colours,
 # and what rows and columns are.
@@ -60,9 +60,11 @@ def main(snakemake: Any) -> None:
         first = place * seeds
         view = measures.view(
             artifacts.read_tensors(snakemake.input.weights[first]),
-            Variant.model_validate(artifacts.read_json(snakemake.input.run[first])["params"]).model,
+            TopicVariantSettings.model_validate(
+                artifacts.read_json(snakemake.input.run[first])["params"]
+            ).model,
         )
-        membership = storage.read_corpus(snakemake.input.corpus[first]).membership
+        membership = corpora.load(snakemake.input.corpus[first]).membership
         blocks = [_blocks(path, where) for path in snakemake.input.metrics[first : first + seeds]]
         same = np.mean([block["same_with_diagonal"] for block in blocks])
         different = np.mean([block["different"] for block in blocks])

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Integer
 
 from scripts import job
 from scripts.anatomy import artifacts, figures
-from scripts.anatomy.topic import measures, storage
+from scripts.anatomy.topic import corpora, measures
 from scripts.anatomy.topic.corpora import FIRST_WORD, Corpus
-from scripts.anatomy.topic.settings import Variant
+from scripts.anatomy.topic.settings import TopicVariantSettings
 
 SHOWN = 30
 
@@ -28,8 +28,8 @@ def main(snakemake: Any) -> None:
     )
     inp = snakemake.input
     for ax, name, *paths in zip(axes[0], names, inp.corpus, inp.weights, inp.run, strict=True):
-        corpus = storage.read_corpus(paths[0])
-        variant = Variant.model_validate(artifacts.read_json(paths[2])["params"])
+        corpus = corpora.load(paths[0])
+        variant = TopicVariantSettings.model_validate(artifacts.read_json(paths[2])["params"])
         scores = measures.view(artifacts.read_tensors(paths[1]), variant.model).scores
         _draw(ax, scores, _document(corpus), corpus.membership)
         ax.set_title(figures.words(name))
@@ -39,7 +39,7 @@ def main(snakemake: Any) -> None:
 def _document(corpus: Corpus) -> Integer[np.ndarray, "shown"]:
     """Words of a document with a few topics, sorted by topic and word."""
     topic = corpus.membership.argmax(axis=1)
-    for row in corpus.dev:
+    for row in corpus.validation:
         words = row[row >= FIRST_WORD][:SHOWN] - FIRST_WORD
         present, places = np.unique(topic[words], return_counts=True)
         if 3 <= len(present) <= 4 and places.min() >= 3:

@@ -74,7 +74,7 @@ def _attention(ax: plt.Axes, table: pd.DataFrame) -> None:
 
 
 def _loss(ax: plt.Axes, table: pd.DataFrame) -> None:
-    figures.band(ax, table, "dev_loss", colour="black")
+    figures.band(ax, table, "validation_loss", colour="black")
 
 
 job.run(main, globals())

@@ -9,8 +9,8 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts
-from scripts.anatomy.topic import experiment, measures, storage, sweeps
-from scripts.anatomy.topic.settings import Measurement, Sweep
+from scripts.anatomy.topic import corpora, experiment, measures, sweeps
+from scripts.anatomy.topic.settings import SweepSettings, TopicMeasurementSettings
 from scripts.anatomy.training import RunState
 
 
@@ -18,14 +18,14 @@ def main(snakemake: Any) -> None:
     """Train and measure every cell of the sweep, for every seed."""
     torch.set_num_threads(snakemake.threads)
     params = snakemake.params
-    sweep = Sweep.model_validate(params.sweep)
-    measurement = Measurement.model_validate(params.measurement)
+    sweep = SweepSettings.model_validate(params.sweep)
+    measurement = TopicMeasurementSettings.model_validate(params.measurement)
     path = Path(snakemake.output.points)
     states = path.parent / ".state"
     rows = []
     with job.compute(snakemake) as compute:
         for seed, corpus_path in zip(params.seeds, snakemake.input.corpus, strict=True):
-            corpus = storage.read_corpus(corpus_path)
+            corpus = corpora.load(corpus_path)
             for labels, variant in sweeps.sweep_variants(sweep):
                 name = "-".join(map(str, labels.values()))
                 fingerprint = job.fingerprint(params.code, seed, Path(corpus_path), repr(variant))
@@ -33,7 +33,7 @@ def main(snakemake: Any) -> None:
                     trained = experiment.train(
                         variant, corpus, seed=seed, state=state, compute=compute, label=name
                     )
-                losses = {"dev_loss": trained.dev_loss}
+                losses = {"validation_loss": trained.validation_loss}
                 found = sweeps.sweep_row(measures.view_of(trained.model), corpus, measurement)
                 rows.append(labels | {"seed": seed} | losses | found)
     table = pd.DataFrame(rows)

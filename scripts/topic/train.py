@@ -16,15 +16,15 @@ import torch
 from scripts import job
 from scripts.anatomy import artifacts, provenance
 from scripts.anatomy.devices import Compute
-from scripts.anatomy.topic import experiment, storage
-from scripts.anatomy.topic.settings import Variant
+from scripts.anatomy.topic import corpora, experiment
+from scripts.anatomy.topic.settings import TopicVariantSettings
 from scripts.anatomy.training import Run, RunState
 
 
 def main(snakemake: Any) -> None:
     """Train every seed of the job."""
     torch.set_num_threads(snakemake.threads)
-    variant = Variant.model_validate(snakemake.params.variant)
+    variant = TopicVariantSettings.model_validate(snakemake.params.variant)
     out = snakemake.output
     files = zip(out.weights, out.checkpoints, out.history, out.run, strict=True)
     seeds = zip(snakemake.params.seeds, snakemake.input.corpus, files, strict=True)
@@ -35,7 +35,7 @@ def main(snakemake: Any) -> None:
 
 def _train_seed(
     snakemake: Any,
-    variant: Variant,
+    variant: TopicVariantSettings,
     seed: int,
     corpus: str,
     outputs: list[Path],
@@ -45,7 +45,7 @@ def _train_seed(
     folder = outputs[0].parent
     params = snakemake.params
     fingerprint = job.fingerprint(params.variant, params.code, seed, Path(corpus))
-    data = storage.read_corpus(corpus)  # first: a damaged one must not cost a finished run
+    data = corpora.load(corpus)  # first: a damaged one must not cost a finished run
     with RunState(folder / ".state", fingerprint) as state:
         if state.restore(outputs):
             return
@@ -64,7 +64,7 @@ def _train_seed(
         artifacts.write_json(
             record,
             {
-                "params": variant.model_dump(mode="json", exclude={"corpora", "seeds_apart"}),
+                "params": variant.model_dump(mode="json", exclude={"corpora", "job_per_seed"}),
                 "metrics": _losses(trained),
                 "provenance": provenance.record(seed=seed, device=compute.device, started=started),
             },
@@ -78,14 +78,14 @@ def _history(run: Run) -> pd.DataFrame:
     return loss.merge(pd.DataFrame(run.evaluations), on="step", how="outer")
 
 
-def _losses(trained: experiment.Trained) -> dict[str, float]:
+def _losses(trained: experiment.TrainedTopicModel) -> dict[str, float]:
     """First and last losses; the last training loss is a mean over 100 steps."""
     run = trained.run
     return {
         "first_loss": float(run.loss[0]),
         "last_loss": float(run.loss[-100:].mean()),
-        "first_dev_loss": run.evaluations[0]["dev_loss"],
-        "last_dev_loss": trained.dev_loss,
+        "first_validation_loss": run.evaluations[0]["validation_loss"],
+        "last_validation_loss": trained.validation_loss,
     }
 
 

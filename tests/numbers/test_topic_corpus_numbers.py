@@ -15,22 +15,22 @@ from scipy.special import digamma
 
 from scripts.anatomy.topic import baselines, corpora
 from scripts.anatomy.topic.corpora import END, FIRST_WORD, PAD, START, Corpus
-from scripts.anatomy.topic.settings import LdaCorpus, Length
+from scripts.anatomy.topic.settings import LdaCorpusSettings
 
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
     """As many documents as the authors released, with their settings."""
-    lda = LdaCorpus(kind="lda", train=10_000, dev=10_000)
+    lda = LdaCorpusSettings(kind="lda", train=10_000, validation=10_000)
     assert (lda.topics, lda.words, lda.alpha, lda.boundaries) == (10, 100, 0.1, True)
-    assert (lda.length.shortest, lda.length.longest) == (100, 150)
+    assert (lda.min_length, lda.max_length) == (100, 150)
     return corpora.sample(lda, np.random.default_rng(0))
 
 
 @pytest.fixture(scope="module")
 def words_only() -> Corpus:
     """The same without START and END."""
-    lda = LdaCorpus(kind="lda", train=10_000, dev=1, boundaries=False)
+    lda = LdaCorpusSettings(kind="lda", train=10_000, validation=1, boundaries=False)
     return corpora.sample(lda, np.random.default_rng(0))
 
 
@@ -89,7 +89,7 @@ def test_oracle_floor(corpus: Corpus) -> None:
 def test_bayes_floor(corpus: Corpus) -> None:
     floors = [
         baselines.bayes_loss(documents, corpus.membership, 0.1, np.random.default_rng(1))
-        for documents in (corpus.dev, corpus.train)
+        for documents in (corpus.validation, corpus.train)
     ]
     # measured on the development file
     assert floors == pytest.approx([3.173, 3.173], abs=0.01)
@@ -97,8 +97,8 @@ def test_bayes_floor(corpus: Corpus) -> None:
 
 
 def test_bayes_floor_by_a_plain_loop() -> None:
-    lda = LdaCorpus(
-        kind="lda", topics=3, words=6, alpha=0.4, length=Length(shortest=3, longest=9), train=40
+    lda = LdaCorpusSettings(
+        kind="lda", topics=3, words=6, alpha=0.4, min_length=3, max_length=9, train=40
     )
     small = corpora.sample(lda, np.random.default_rng(2))
     found = baselines.bayes_loss(small.train, small.membership, 0.4, np.random.default_rng(3))
@@ -179,8 +179,8 @@ def test_cross_entropy_contrast(
 @pytest.mark.parametrize("visible", [True, False])
 def test_block_fits_against_a_dense_search(visible: bool) -> None:
     # one word and one position at a time, over documents of six words in three topics
-    lda = LdaCorpus(
-        kind="lda", topics=3, words=6, alpha=0.4, length=Length(shortest=6, longest=9), train=60
+    lda = LdaCorpusSettings(
+        kind="lda", topics=3, words=6, alpha=0.4, min_length=6, max_length=9, train=60
     )
     small = corpora.sample(lda, np.random.default_rng(6))
     rng = np.random.default_rng(7)
@@ -220,7 +220,7 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
 
 
 def test_yardsticks_are_all_there(corpus: Corpus) -> None:
-    few = Corpus(corpus.train[:300], corpus.dev[:300], corpus.membership)
+    few = Corpus(corpus.train[:300], corpus.validation[:300], corpus.membership)
     fits = {f"{a}_{b}" for a in ("squared", "cross_entropy") for b in ("visible", "hidden")}
     found = baselines.yardsticks(few, 0.1, np.random.default_rng(0))
     assert found.keys() == fits | {"floor"}
@@ -233,13 +233,13 @@ def test_yardsticks_are_all_there(corpus: Corpus) -> None:
 
 
 def released_loop(
-    documents: np.ndarray, *, fixed: bool, count: int, longest: int
+    documents: np.ndarray, *, fixed: bool, count: int, max_length: int
 ) -> dict[str, int]:
     """Two loops over the positions of a document, in the order of the released code's branches."""
     topics = {word + (FIRST_WORD if fixed else 0): {word // 10} for word in range(100)}
     found = {"same": 0, "topic": 0, "different": 0, "empty": 0}
     for row in documents[:count].tolist():
-        tokens = [token for token in row if token not in (PAD, END)][:longest]
+        tokens = [token for token in row if token not in (PAD, END)][:max_length]
         if fixed:
             tokens = [token for token in tokens if token != START]
         of_token = [topics.get(token, set()) for token in tokens]
@@ -257,15 +257,17 @@ def released_loop(
 
 
 @pytest.mark.parametrize("fixed", [True, False])
-@pytest.mark.parametrize(("count", "longest"), [(25, 100), (40, 37), (3, 5)])
+@pytest.mark.parametrize(("count", "max_length"), [(25, 100), (40, 37), (3, 5)])
 def test_pair_counts_against_the_released_loops(
-    corpus: Corpus, fixed: bool, count: int, longest: int
+    corpus: Corpus, fixed: bool, count: int, max_length: int
 ) -> None:
     found = baselines.released_pair_counts(
-        corpus.dev, corpus.membership, fixed=fixed, count=count, longest=longest
+        corpus.validation, corpus.membership, fixed=fixed, count=count, max_length=max_length
     )
-    assert found == released_loop(corpus.dev, fixed=fixed, count=count, longest=longest)
-    assert sum(found.values()) == count * (longest - fixed) ** 2
+    assert found == released_loop(
+        corpus.validation, fixed=fixed, count=count, max_length=max_length
+    )
+    assert sum(found.values()) == count * (max_length - fixed) ** 2
     if fixed:
         assert found["empty"] == 0
 
@@ -280,7 +282,7 @@ def test_pair_counts_at_the_released_sizes(corpus: Corpus) -> None:
     for fixed, counts in expected.items():
         found = [
             baselines.released_pair_counts(part, corpus.membership, fixed=fixed)
-            for part in np.split(corpus.dev, 20)
+            for part in np.split(corpus.validation, 20)
         ]
         assert sum(found[0].values()) == sum(counts.values())
         for name, count in counts.items():

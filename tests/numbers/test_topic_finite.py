@@ -11,14 +11,15 @@ SETTING = theory.Setting(4, 3, 2, p_m=0.2, p_c=0.3, p_r=0.2)
 
 
 def documents(length: int, count: int, rng: np.random.Generator) -> corpora.Corpus:
-    exact = settings.ExactCorpus(
+    exact = settings.ExactCorpusSettings(
         kind="exact",
         topics=SETTING.topics,
         words=SETTING.n_words,
         tau=SETTING.tau,
         train=count,
-        dev=1,
-        length=settings.Length(shortest=length, longest=length),
+        validation=1,
+        min_length=length,
+        max_length=length,
     )
     return corpora.sample(exact, rng)
 

@@ -11,10 +11,17 @@ import pytest
 from benchmarks import attention, comparison, overhead, sampler
 from benchmarks.__main__ import line
 from scripts.anatomy.topic import corpora, measures
-from scripts.anatomy.topic.settings import LdaCorpus, Length, Variant
+from scripts.anatomy.topic.settings import LdaCorpusSettings, TopicVariantSettings
 
-SMALL = LdaCorpus(
-    kind="lda", topics=3, words=12, alpha=0.5, length=Length(shortest=5, longest=9), train=40, dev=2
+SMALL = LdaCorpusSettings(
+    kind="lda",
+    topics=3,
+    words=12,
+    alpha=0.5,
+    min_length=5,
+    max_length=9,
+    train=40,
+    validation=2,
 )
 
 
@@ -51,7 +58,7 @@ def test_the_switched_off_bert_computes_v2():
     from scripts.anatomy.topic import experiment
 
     corpus = corpora.sample(SMALL, np.random.default_rng(2))
-    variant = Variant(batch=8)
+    variant = TopicVariantSettings(batch=8)
     batches = training.batches_of(corpus, variant)
     compact = experiment.build(variant, corpus, 0)
     bert = training.SwitchedOffBert(corpus.d_vocab, corpus.train.shape[1])

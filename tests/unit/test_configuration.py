@@ -11,11 +11,11 @@ from pydantic import BaseModel
 
 from scripts.anatomy import configuration
 from scripts.anatomy.configuration import Config, ConfigError, validate
-from scripts.anatomy.topic.settings import CompactModel, Variant
+from scripts.anatomy.topic.settings import CompactModelSettings, TopicVariantSettings
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-LDA = {"kind": "lda", "train": 10, "dev": 10}
+LDA = {"kind": "lda", "train": 10, "validation": 10}
 
 
 def merged(config: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def overlays() -> list[Path]:
 def test_overlays_are_valid(path: Path) -> None:
     overlay = yaml.safe_load(path.read_text(encoding="utf-8"))
     settings = validate(merged(DEFAULT, overlay))
-    assert settings.topic.present_variants
+    assert settings.topic.variants
     assert settings.scale == overlay.get("scale", "laptop")
 
 
@@ -111,12 +111,14 @@ def test_null_removes() -> None:
             }
         )
     ).topic
-    assert before.present_variants.keys() - study.present_variants.keys() == {name}
-    assert before.present_grids.keys() - study.present_grids.keys() == {"tau"}
-    assert study.present_corpora == before.present_corpora
+    assert before.variants.keys() - study.variants.keys() == {name}
+    assert before.grids.keys() - study.grids.keys() == {"tau"}
+    assert study.corpora == before.corpora
     # a figure that names a removed run shows the others
-    assert name in before.shown(figure)
-    assert study.shown(figure) == [other for other in before.shown(figure) if other != name]
+    assert name in getattr(before.figures, figure)
+    assert getattr(study.figures, figure) == [
+        other for other in getattr(before.figures, figure) if other != name
+    ]
 
 
 @pytest.mark.parametrize(
@@ -146,8 +148,8 @@ def test_studies_can_look_at_all_kinds_of_models(tmp_path: Path) -> None:
     }
     changes = {f"models.{name}": model for name, model in models.items()}
     settings = validate(with_changes(changes | {"text.models": [*models], "models.spare": None}))
-    assert [settings.present_models[name].kind for name in settings.text.models] == [*models]
-    assert "spare" not in settings.present_models
+    assert [settings.models[name].kind for name in settings.text.models] == [*models]
+    assert "spare" not in settings.models
 
 
 def test_a_removed_corpus_is_missed_by_what_uses_it() -> None:
@@ -160,21 +162,25 @@ def test_max_steps_caps_and_lengthens_nothing() -> None:
     study = validate(with_changes(changes | {"topic.max_steps": 7})).topic
     free = validate(with_changes(changes)).topic
     assert free.max_steps is None
-    assert (free.present_variants["long"].steps, study.present_variants["long"].steps) == (5000, 7)
-    assert study.present_variants["short"].steps == 3
-    assert study.present_grids and study.present_sweep.steps == 7
+    assert (free.variants["long"].steps, study.variants["long"].steps) == (5000, 7)
+    assert study.variants["short"].steps == 3
+    assert study.grids and study.sweep.steps == 7
     for one, other in (
-        *zip(study.present_variants.values(), free.present_variants.values(), strict=True),
-        *zip(study.present_grids.values(), free.present_grids.values(), strict=True),
-        (study.present_sweep, free.present_sweep),
+        *zip(study.variants.values(), free.variants.values(), strict=True),
+        *zip(study.grids.values(), free.grids.values(), strict=True),
+        (study.sweep, free.sweep),
     ):
         assert one.steps == min(7, other.steps)
         assert one == other.model_copy(update={"steps": one.steps})  # all else is as it was
 
 
 def test_defaults_are_the_papers() -> None:
-    variant = Variant()
-    assert (variant.masking.p_m, variant.masking.p_c, variant.masking.p_r) == (0.15, 0.1, 0.1)
+    variant = TopicVariantSettings()
+    assert (variant.masking.mask_prob, variant.masking.keep_prob, variant.masking.random_prob) == (
+        0.15,
+        0.1,
+        0.1,
+    )
     assert (variant.masking.context, variant.masking.fresh) == ("visible", True)
     assert (variant.average, variant.batch, variant.l2) == ("document", 40, 0)
     assert (variant.model.embedding, variant.model.attention) == ("one_hot", "uniform")
@@ -189,26 +195,26 @@ def test_released_compat_expands(loss: str | None, average: str) -> None:
     given = {
         "released_compat": True,
         "learning_rate": 0.01,
-        "masking": {"p_m": 0.2, "context": "visible", "fresh": True},
+        "masking": {"mask_prob": 0.2, "context": "visible", "fresh": True},
         "model": {"attention": "trained"},
-        "init": {"law": "normal", "scale": 0.3},
+        "init": {"distribution": "normal", "scale": 0.3},
     }
-    found = Variant.model_validate(given | ({"loss": loss} if loss else {}))
+    found = TopicVariantSettings.model_validate(given | ({"loss": loss} if loss else {}))
     assert found.average == average
-    assert found.init.law == "library"
+    assert found.init.distribution == "library"
     masking = found.masking
     assert (masking.context, masking.fresh, masking.random_tokens) == ("hidden", False, "all")
     assert (found.model.input_norm, found.model.biases) == (True, True)
     # what it does not speak of is as given
-    assert (masking.p_m, found.learning_rate, found.model.attention) == (0.2, 0.01, "trained")
+    assert (masking.mask_prob, found.learning_rate, found.model.attention) == (0.2, 0.01, "trained")
     # and validating its own output changes nothing
-    assert Variant.model_validate(found.model_dump(mode="json")) == found
+    assert TopicVariantSettings.model_validate(found.model_dump(mode="json")) == found
 
 
 def test_released_compat_alone_and_switched_off() -> None:
-    assert Variant(released_compat=True).model.input_norm
-    assert Variant(released_compat=False) == Variant()
-    assert Variant.model_validate({"released_compat": False}).masking.fresh
+    assert TopicVariantSettings(released_compat=True).model.input_norm
+    assert TopicVariantSettings(released_compat=False) == TopicVariantSettings()
+    assert TopicVariantSettings.model_validate({"released_compat": False}).masking.fresh
 
 
 def test_the_model_is_compact_unless_it_says_bert() -> None:
@@ -216,28 +222,31 @@ def test_the_model_is_compact_unless_it_says_bert() -> None:
         with_changes(
             {
                 "topic.variants.one.model": {"attention": "trained"},
-                "topic.variants.two.model": {"kind": "bert", "width": 32, "heads": 4},
+                "topic.variants.two.model": {"kind": "bert", "d_model": 32, "n_heads": 4},
             }
         )
-    ).topic.present_variants
-    assert isinstance(variants["one"].model, CompactModel)
-    assert variants["two"].model.heads == 4
+    ).topic.variants
+    assert isinstance(variants["one"].model, CompactModelSettings)
+    assert variants["two"].model.n_heads == 4
 
 
 def test_numbers_may_be_written_as_yaml_reads_them() -> None:
     # YAML takes 1e-5 for a word
     study = validate(with_changes({"topic.variants.mine.l2": "1e-5"})).topic
-    assert study.present_variants["mine"].l2 == 1e-5
+    assert study.variants["mine"].l2 == 1e-5
 
 
 # --- what is wrong ------------------------------------------------------------------------------
 
 VARIANT = "topic.variants.mine"
+MASK_PROB, KEEP_PROB, RANDOM_PROB = (
+    f"{VARIANT}.masking.{name}" for name in ("mask_prob", "keep_prob", "random_prob")
+)
 MODEL = "models.mine"
 TEXT = "text.corpora.mine"
 CORPUS = "topic.corpora.mine"
-NARROW = {"width": 50, "head": "trained"}
-BERT = {"kind": "bert", "width": 64}
+NARROW = {"d_model": 50, "head": "trained"}
+BERT = {"kind": "bert", "d_model": 64}
 MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
     # what is set, to what, the key that the line begins with, what else it says
     "unknown section": ("topics", {}, "topics", ["no such key"]),
@@ -245,7 +254,12 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
     "unknown key of a variant": (f"{VARIANT}.step", 5, f"{VARIANT}.step", ["no such key"]),
     "unknown key below": (f"{VARIANT}.masking.p_q", 0.1, f"{VARIANT}.masking.p_q", ["no such"]),
     "key of another kind of corpus": (CORPUS, LDA | {"tau": 2}, f"{CORPUS}.tau", ["no such key"]),
-    "key of another model": (f"{VARIANT}.model", {"layers": 2}, f"{VARIANT}.model.layers", ["no"]),
+    "key of another model": (
+        f"{VARIANT}.model",
+        {"n_layers": 2},
+        f"{VARIANT}.model.n_layers",
+        ["no"],
+    ),
     "word for a number": (f"{VARIANT}.steps", "many", f"{VARIANT}.steps", ["'many'", "integer"]),
     "fraction for a whole number": (f"{VARIANT}.batch", 2.5, f"{VARIANT}.batch", ["2.5"]),
     "number for a section": (VARIANT, 5, VARIANT, ["5", "section"]),
@@ -273,9 +287,9 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
     "no prior": (CORPUS, LDA | {"alpha": 0}, f"{CORPUS}.alpha", ["0", "greater than 0"]),
     "lengths the wrong way round": (
         CORPUS,
-        LDA | {"length": {"shortest": 9, "longest": 5}},
-        f"{CORPUS}.length",
-        ["longest (5)", "shortest (9)"],
+        LDA | {"min_length": 9, "max_length": 5},
+        CORPUS,
+        ["max_length (5)", "min_length (9)"],
     ),
     "tau above T": (CORPUS, {"kind": "exact", "tau": 11}, CORPUS, ["tau (11)", "topics (10)"]),
     "tau of zero": (CORPUS, {"kind": "exact", "tau": 0}, f"{CORPUS}.tau", ["0"]),
@@ -285,16 +299,36 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
         f"{CORPUS}.membership",
         ["1", "less than 1"],
     ),
-    "p_m of one": (f"{VARIANT}.masking.p_m", 1.0, f"{VARIANT}.masking.p_m", ["1.0", "less than 1"]),
-    "p_m of zero": (f"{VARIANT}.masking.p_m", 0, f"{VARIANT}.masking.p_m", ["0", "greater than"]),
-    "p_m below zero": (f"{VARIANT}.masking.p_m", -0.2, f"{VARIANT}.masking.p_m", ["-0.2"]),
-    "p_c above one": (f"{VARIANT}.masking.p_c", 1.2, f"{VARIANT}.masking.p_c", ["1.2"]),
-    "p_r below zero": (f"{VARIANT}.masking.p_r", -1, f"{VARIANT}.masking.p_r", ["-1"]),
-    "p_c + p_r above one": (
+    "p_m of one": (
+        MASK_PROB,
+        1.0,
+        MASK_PROB,
+        ["1.0", "less than 1"],
+    ),
+    "p_m of zero": (
+        MASK_PROB,
+        0,
+        MASK_PROB,
+        ["0", "greater than"],
+    ),
+    "p_m below zero": (
+        MASK_PROB,
+        -0.2,
+        MASK_PROB,
+        ["-0.2"],
+    ),
+    "p_c above one": (KEEP_PROB, 1.2, KEEP_PROB, ["1.2"]),
+    "p_r below zero": (
+        RANDOM_PROB,
+        -1,
+        RANDOM_PROB,
+        ["-1"],
+    ),
+    "keep_prob + random_prob above one": (
         f"{VARIANT}.masking",
-        {"p_c": 0.6, "p_r": 0.5},
+        {"keep_prob": 0.6, "random_prob": 0.5},
         f"{VARIANT}.masking",
-        ["p_c + p_r", "1.1"],
+        ["keep_prob + random_prob", "1.1"],
     ),
     "one-hot in a narrow model": (f"{VARIANT}.model", NARROW, f"{VARIANT}.model", ["104", "50"]),
     "one-hot in a narrow BERT": (
@@ -305,19 +339,19 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
     ),
     "no head at another width": (
         f"{VARIANT}.model",
-        {"width": 120},
+        {"d_model": 120},
         f"{VARIANT}.model",
         ["104", "120"],
     ),
     "heads that do not divide": (
         f"{VARIANT}.model",
-        BERT | {"heads": 5},
+        BERT | {"n_heads": 5},
         f"{VARIANT}.model",
         ["heads (5)", "64"],
     ),
     "heads that do not divide the tokens": (
         f"{VARIANT}.model",
-        {"kind": "bert", "heads": 7},
+        {"kind": "bert", "n_heads": 7},
         f"{VARIANT}.model",
         ["heads (7)", "104"],
     ),
@@ -361,8 +395,8 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
     "learning rate of zero": (f"{VARIANT}.learning_rate", 0, f"{VARIANT}.learning_rate", ["0"]),
     "negative steps": (f"{VARIANT}.steps", -1, f"{VARIANT}.steps", ["-1"]),
     "no steps": ("topic.max_steps", 0, "topic.max_steps", ["0"]),
-    "a seed twice": ("topic.seeds", [1, 1], "topic.seeds", ["[1, 1]"]),
-    "a negative seed": ("topic.seeds", [-1, 1], "topic.seeds", ["-1"]),
+    "a seed twice": ("topic.seeds", [1, 1], "topic.seeds", ["twice: 1, 1"]),
+    "a negative seed": ("topic.seeds", [-1, 1], "topic.seeds.0", ["-1"]),
     "no seeds": ("topic.seeds", [], "topic.seeds", ["at least 1"]),
     "a name that is no word": ("topic.variants.a/b", {}, "topic.variants.a/b", ["'a/b'"]),
     "a name that is taken": ("topic.corpora.grid", LDA, "topic.corpora", ["grid"]),
@@ -370,7 +404,7 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
     "grid of fractions": ("topic.grids.tau.values", [1, 2.5], "topic.grids.tau", ["2.5"]),
     "grid of certainty": (
         "topic.grids.mine",
-        {"varies": "p_m", "values": [0.5, 1.5]},
+        {"varies": "mask_prob", "values": [0.5, 1.5]},
         "topic.grids.mine",
         ["1.5"],
     ),
@@ -553,7 +587,7 @@ def test_a_mistake_is_one_line(path: str, value: Any, key: str, words: list[str]
 def test_overlapping_topics_have_no_block_matrix() -> None:
     lines = told(
         {
-            CORPUS: {"kind": "overlap", "train": 10, "dev": 10},
+            CORPUS: {"kind": "overlap", "train": 10, "validation": 10},
             VARIANT: {"corpora": ["mine"], "model": {"value": "block", "attention": "trained"}},
         }
     )
@@ -565,11 +599,11 @@ def test_overlapping_topics_have_no_block_matrix() -> None:
 def test_a_width_is_checked_on_every_corpus_of_a_variant() -> None:
     changes = {
         CORPUS: LDA | {"words": 20, "topics": 2},
-        VARIANT: {"corpora": ["mine", "lda"], "model": {"width": 24, "head": "trained"}},
+        VARIANT: {"corpora": ["mine", "lda"], "model": {"d_model": 24, "head": "trained"}},
     }
     assert "104" in told(changes)[0]
     changes[VARIANT]["corpora"] = ["mine"]
-    assert validate(with_changes(changes)).topic.present_variants["mine"].model.width == 24
+    assert validate(with_changes(changes)).topic.variants["mine"].model.d_model == 24
 
 
 def test_every_mistake_has_its_line() -> None:
@@ -605,7 +639,7 @@ def test_keys_are_whole_whatever_the_names(name: str) -> None:
     # the name of an entry may be that of a kind
     config = copy.deepcopy(DEFAULT)
     config["topic"]["corpora"][name] = LDA | {"alpha": -1}
-    config["topic"]["variants"][name] = {"model": {"kind": "bert", "layers": 0}}
+    config["topic"]["variants"][name] = {"model": {"kind": "bert", "n_layers": 0}}
     config["topic"]["variants"][f"{name}_2"] = {"model": {"value": 3}}
     config["topic"]["variants"][f"{name}_3"] = {"model": 5}
     config["models"][name] = {"kind": "packaged", "package": 5}
@@ -615,7 +649,7 @@ def test_keys_are_whole_whatever_the_names(name: str) -> None:
     assert [line.split(": ")[0] for line in str(caught.value).split("\n")] == [
         f"models.{name}.package",
         f"topic.corpora.{name}.alpha",
-        f"topic.variants.{name}.model.layers",
+        f"topic.variants.{name}.model.n_layers",
         f"topic.variants.{name}_2.model.value",
         f"topic.variants.{name}_3.model",
         f"text.corpora.{name}.id",
@@ -632,18 +666,18 @@ def test_a_configuration_without_a_study_is_told() -> None:
 
 def text(folder: Path, **changes: Any) -> dict[str, Any]:
     """A corpus of six words in three blocks, read from files."""
-    for name in ("train", "dev"):
+    for name in ("train", "validation"):
         (folder / name).write_text("0 1 5 END\n2 END\n", encoding="utf-8")
-    files = {"train": str(folder / "train"), "dev": str(folder / "dev")}
+    files = {"train": str(folder / "train"), "validation": str(folder / "validation")}
     return {"kind": "text", "topics": 3, "words": 6} | files | changes
 
 
 def test_files_are_read(tmp_path: Path) -> None:
     study = validate(with_changes({CORPUS: text(tmp_path)})).topic
-    assert study.present_corpora["mine"].words == 6
+    assert study.corpora["mine"].words == 6
 
 
-@pytest.mark.parametrize("key", ["train", "dev", "table"])
+@pytest.mark.parametrize("key", ["train", "validation", "table"])
 @pytest.mark.parametrize("kind", ["missing", "a folder"])
 def test_a_file_that_does_not_exist(tmp_path: Path, key: str, kind: str) -> None:
     path = str(tmp_path if kind == "a folder" else tmp_path / "nowhere.txt")
@@ -663,7 +697,7 @@ def test_a_file_that_does_not_exist(tmp_path: Path, key: str, kind: str) -> None
     ],
     ids=["unknown word", "empty line", "blank", "only spaces", "END missing"],
 )
-@pytest.mark.parametrize("which", ["train", "dev"])
+@pytest.mark.parametrize("which", ["train", "validation"])
 def test_a_bad_text_is_named_by_file_and_line(
     tmp_path: Path, which: str, content: str, line: str, words: str
 ) -> None:
@@ -685,7 +719,7 @@ def with_table(folder: Path, table: str, model: dict[str, Any]) -> dict[str, Any
     """A variant on a corpus whose vocabulary is a table of three words."""
     (folder / "table.csv").write_text(table, encoding="utf-8")
     corpus = text(folder, topics=None, table=str(folder / "table.csv"))
-    for name in ("train", "dev"):
+    for name in ("train", "validation"):
         (folder / name).write_text("cat dog END\n", encoding="utf-8")
     return {CORPUS: corpus, VARIANT: {"corpora": ["mine"], "model": model}}
 
@@ -703,8 +737,8 @@ def test_a_table_gives_the_words(tmp_path: Path) -> None:
 
 def test_widths_are_checked_against_a_tables_words(tmp_path: Path) -> None:
     # four words and four special tokens
-    assert validate(with_changes(with_table(tmp_path, TABLE, {"width": 8})))
-    lines = told(with_table(tmp_path, TABLE, {"width": 7, "head": "trained"}))
+    assert validate(with_changes(with_table(tmp_path, TABLE, {"d_model": 8})))
+    lines = told(with_table(tmp_path, TABLE, {"d_model": 7, "head": "trained"}))
     assert lines[0].startswith(f"{VARIANT}.model: ")
     assert "8" in lines[0] and "7" in lines[0]
 

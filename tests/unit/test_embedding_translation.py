@@ -21,7 +21,7 @@ from transformers import (
 from scripts.anatomy.embedding import aggregation, finetuning, translation
 from scripts.anatomy.embedding.adapters import final_norm
 from scripts.anatomy.embedding.finetuning import Classifier, padded
-from scripts.anatomy.embedding.finetuning_settings import Finetuned
+from scripts.anatomy.embedding.finetuning_settings import FinetuningRunSettings
 from scripts.anatomy.embedding.translation import Way
 from scripts.anatomy.embedding.views import view
 
@@ -290,7 +290,7 @@ def test_only_differences_leaves_norms_and_takes_the_start_away() -> None:
     assert not torch.allclose(kept.output.dense.bias, torch.tensor(0.25))  # the original is whole
 
 
-SETTINGS = Finetuned(model="m", data="d", layers=[-2, -1])
+SETTINGS = FinetuningRunSettings(model="m", data="d", layers=[-2, -1])
 
 
 def test_the_upper_layers_share_their_parameters_and_leave_the_model_alone() -> None:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 JOB = """
 import sys, time
 from pathlib import Path
-from scripts.anatomy.devices import lease
+from scripts.anatomy.gpu_lease import lease
 
 folder, jobs_per_device, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 options = dict(gpus_granted=1, jobs_per_device=jobs_per_device, folder=folder, device_count=2)
@@ -70,7 +70,11 @@ def start_job(folder: Path, jobs_per_device: int, seconds: float) -> subprocess.
     ],
 )
 def test_choice(
-    monkeypatch: pytest.MonkeyPatch, setting: gpu_lease.Setting, granted: int, count: int, kind: str
+    monkeypatch: pytest.MonkeyPatch,
+    setting: gpu_lease.DeviceSetting,
+    granted: int,
+    count: int,
+    kind: str,
 ) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert choose(setting, gpus_granted=granted, device_count=count) == kind

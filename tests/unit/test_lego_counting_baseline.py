@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from scripts.anatomy.lego import counting_baseline, graphs, groups, task
+from scripts.anatomy.lego import counting_baseline, graphs, groups, tasks
 from scripts.anatomy.lego.graphs import MISSING, ROOT
 from scripts.anatomy.lego.groups import Group
 
@@ -97,7 +97,7 @@ GRAPHS = {
     "tree": graphs.balanced(5)[None],
     "recursive": all_of(graphs.recursive(4)),
     "branch": all_of(graphs.branch(5)),
-    "varied": all_of(graphs.varied(4, shortest=1)),
+    "varied": all_of(graphs.varied(4, min_length=1)),
     "severed": all_of(graphs.severed(5)),
 }
 
@@ -163,8 +163,8 @@ def test_counting_finds_the_leaf_of_a_path() -> None:
     """Otherwise the shortcut that models are compared with is not the one there is."""
     for name in ("z2", "z5", "d3"):
         group = groups.built_in(name)
-        layout = task.layout(group, task.alphabet(26))
-        batch = task.sample(task.Task(group, layout, graphs.path(9), 9), 400, rng())
+        layout = tasks.layout(group, tasks.alphabet(26))
+        batch = tasks.sample(tasks.Task(group, layout, graphs.path(9), 9), 400, rng())
         shortcut = counting_baseline.counted(group, batch)
         assert counting_baseline.agreement(group, batch.values[:, -1], shortcut) == 1
         if name != "d3":
@@ -175,10 +175,10 @@ def test_counting_finds_the_leaf_of_a_path() -> None:
 def test_shortcut_tests_tell_counting_from_following(name: str) -> None:
     """Otherwise a model that follows the chain passes for one that counts, or the reverse."""
     group = groups.built_in(name)
-    layout = task.layout(group, task.alphabet(26))
-    path = task.Task(group, layout, graphs.path(9), 9)
-    for changed, leaf in [(task.two_chains(path, 4), 3), (task.branched(path), 8)]:
-        batch = task.sample(changed, 20_000, rng())
+    layout = tasks.layout(group, tasks.alphabet(26))
+    path = tasks.Task(group, layout, graphs.path(9), 9)
+    for changed, leaf in [(tasks.two_chains(path, 4), 3), (tasks.branched(path), 8)]:
+        batch = tasks.sample(changed, 20_000, rng())
         shortcut = counting_baseline.counted(group, batch)
         assert counting_baseline.agreement(group, shortcut, shortcut) == 1
         chance = 1 / len(set(groups.classes(group)))

@@ -9,22 +9,22 @@ import torch
 from pydantic import ValidationError
 
 from scripts.anatomy import artifacts
-from scripts.anatomy.lego import counting_baseline, evaluation, experiment, laws, metrics, settings
+from scripts.anatomy.lego import counting_baseline, evaluation, experiment, metrics, settings, tasks
 from scripts.anatomy.lego.models import LibraryTransformer
 from scripts.anatomy.models.loading import UnfitModel
 from scripts.anatomy.training import RunState
 from tests import tiny_models
 
 SMALL = {
-    "layers": 2, "d_model": 16, "d_ff": 16, "norm": "pre", "init": None,
+    "n_layers": 2, "d_model": 16, "d_ff": 16, "norm": "pre", "init": None,
     "heads": [{"learned": 2, "association": 1, "convolution": 1}],
 }  # fmt: skip
-TASK = settings.Task(n=4, letters=6)
+TASK = settings.TaskSettings(n=4, letters=6)
 
 
-def variant(**choices: object) -> settings.Variant:
-    return settings.Variant.model_validate(
-        {"task": "chain", "model": SMALL, "steps": 4, "batch": 8, "evaluations": 2} | choices
+def variant(**choices: object) -> settings.LegoVariantSettings:
+    return settings.LegoVariantSettings.model_validate(
+        {"task": "chain", "model": SMALL, "steps": 4, "batch": 8, "eval_points": 2} | choices
     )
 
 
@@ -33,7 +33,7 @@ def variant(**choices: object) -> settings.Variant:
     [
         ({"kind": "path"}, 4),
         ({"kind": "paths", "count": 2}, 4),
-        ({"kind": "varied", "shortest": 2}, 4),
+        ({"kind": "varied", "min_length": 2}, 4),
         ({"kind": "branch"}, 4),
         ({"kind": "star"}, 5),
         ({"kind": "balanced"}, 6),
@@ -43,17 +43,19 @@ def variant(**choices: object) -> settings.Variant:
 @pytest.mark.parametrize("group", ["z2", "d3", "s3", "klein", "z5"])
 def test_every_task_of_the_configuration_can_be_sampled(choice: dict, n: int, group: str) -> None:
     """A task that the schema allows would stop a run midway."""
-    rules = laws.law(settings.Task(n=n, letters=8, group=group, graph=choice))
-    batch = laws.test_sentences(rules, 20, seed=0)
-    assert batch.tokens.shape == (20, rules.layout.length(n))
-    assert 0 <= batch.values.min() and batch.values.max() < rules.group.order
+    task = tasks.Task.from_settings(
+        settings.TaskSettings(n=n, letters=8, group=group, graph=choice)
+    )
+    batch = tasks.test_sentences(task, 20, seed=0)
+    assert batch.tokens.shape == (20, task.layout.length(n))
+    assert 0 <= batch.values.min() and batch.values.max() < task.group.order
 
 
 def test_a_table_that_is_no_group_is_told_with_its_elements() -> None:
     """A user would train on something that has no inverse, or get a traceback."""
     table = {"names": ["e", "a"], "table": [[0, 1], [1, 1]]}
     with pytest.raises(ValueError, match="inverse|associat"):
-        laws.law(settings.Task(n=3, group=table))
+        tasks.Task.from_settings(settings.TaskSettings(n=3, group=table))
 
 
 @pytest.mark.parametrize(
@@ -86,12 +88,12 @@ def test_what_is_supervised() -> None:
 
 
 def trained(folder: Path, **choices: object) -> tuple[dict[str, torch.Tensor], pd.DataFrame]:
-    rules = laws.law(TASK)
-    model = experiment.build(variant(**choices), rules, 1)
+    task = tasks.Task.from_settings(TASK)
+    model = experiment.build(variant(**choices), task, 1)
     with RunState(folder, "x") as state:
         run = experiment.train(
-            model, variant(**choices), rules, seed=1, state=state,
-            test=laws.test_sentences(rules, 30, 1),
+            model, variant(**choices), task, seed=1, state=state,
+            test=tasks.test_sentences(task, 30, 1),
         )  # fmt: skip
     return model.state_dict(), pd.DataFrame(run.evaluations)
 
@@ -119,9 +121,9 @@ def test_same_seed_same_bits_and_curves_of_the_task_alone(choices: dict, tmp_pat
 
 def test_unsupervised_positions_get_no_gradient() -> None:
     """Extrapolation would be of positions that were trained after all."""
-    rules = laws.law(TASK)
-    model = experiment.build(variant(), rules, 0)
-    batch = experiment.tensors(laws.test_sentences(rules, 8, 0))
+    task = tasks.Task.from_settings(TASK)
+    model = experiment.build(variant(), task, 0)
+    batch = experiment.tensors(tasks.test_sentences(task, 8, 0))
     changed = experiment.Tensors(batch.tokens, batch.values.clone(), batch.places)
     changed.values[:, 2:] = 1 - changed.values[:, 2:]
     losses = [
@@ -132,12 +134,12 @@ def test_unsupervised_positions_get_no_gradient() -> None:
 
 def test_measurements_of_a_model_that_knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of the ledger would be of other positions than their names say."""
-    rules = laws.law(TASK)
-    held = laws.test_sentences(rules, 50, 0)
+    task = tasks.Task.from_settings(TASK)
+    held = tasks.test_sentences(task, 50, 0)
     wrong_at_2 = held.values.copy()
     wrong_at_2[:, 2] = 1 - wrong_at_2[:, 2]
     monkeypatch.setattr(metrics, "predictions", lambda *_, **__: wrong_at_2)
-    model = experiment.build(variant(), rules, 0)
+    model = experiment.build(variant(), task, 0)
     found = evaluation._accuracies(model, held, [1.0, 0.6, 0.6, 1.0], [0, 1])
     assert found["chain"] and found["by_depth"] == [1, 1, 0, 1] and found["sentences"] == 50
     assert found["worst_supervised"] == 1 and found["worst"] == 0 and found["reach"] == 1
@@ -161,18 +163,18 @@ def test_sentences_until_a_task_is_solved() -> None:
 
 def test_everything_can_be_measured_on_a_trained_model() -> None:
     """A measurement would fail for some kinds of heads, tasks or groups."""
-    probing = settings.Probing(test=40, train=60, maps=10)
-    for task, choices in (
+    probing = settings.ProbingSettings(test=40, train=60, maps=10)
+    for task_settings, choices in (
         (TASK, {}),
-        (settings.Task(n=4, letters=6, group="d3"), {"one_logit": False}),
-        (settings.Task(n=4, letters=6, graph={"kind": "paths"}), {"n_tr": 2}),
+        (settings.TaskSettings(n=4, letters=6, group="d3"), {"one_logit": False}),
+        (settings.TaskSettings(n=4, letters=6, graph={"kind": "paths"}), {"n_tr": 2}),
     ):
-        rules = laws.law(task)
-        model = experiment.build(variant(**choices), rules, 0).eval()
+        task = tasks.Task.from_settings(task_settings)
+        model = experiment.build(variant(**choices), task, 0).eval()
         history = pd.DataFrame({"step": [0, 4]} | {f"position{k}": [0.5, 0.6] for k in range(4)})
         with torch.inference_mode():
-            found = evaluation.examine(
-                model, variant(**choices), task, rules, probing, history, [0.5] * 4, seed=0
+            found = evaluation.evaluate(
+                model, variant(**choices), task_settings, task, probing, history, [0.5] * 4, seed=0
             )
         assert len(found["percolation"]["accuracy"]) == 3  # embeddings and two layers
         assert 0 <= found["shortcut"]["two_chains_agreement"] <= 1
@@ -183,16 +185,16 @@ def test_everything_can_be_measured_on_a_trained_model() -> None:
 # --- models of others ---------------------------------------------------------------------------
 
 
-def of_library(**choices: object) -> settings.Variant:
-    shape = {"layers": 2, "d_model": 16, "d_ff": 16, "heads": [{"learned": 2}], "library": True}
+def of_library(**choices: object) -> settings.LegoVariantSettings:
+    shape = {"n_layers": 2, "d_model": 16, "d_ff": 16, "heads": [{"learned": 2}], "library": True}
     return variant(model=shape | choices)
 
 
-def of_reader(**choices: object) -> settings.Variant:
+def of_reader(**choices: object) -> settings.LegoVariantSettings:
     """A variant that starts from a pretrained model."""
-    return settings.Variant.model_validate(
+    return settings.LegoVariantSettings.model_validate(
         {"task": "x", "pretrained": {"model": "reader"} | choices, "steps": 2, "batch": 4,
-         "evaluations": 1}
+         "eval_points": 1}
     )  # fmt: skip
 
 
@@ -203,7 +205,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-PUBLISHED = settings.Task(n=4, letters=8, layout="published")
+PUBLISHED = settings.TaskSettings(n=4, letters=8, layout="published")
 
 
 def test_a_pretrained_model_starts_from_its_weights_and_reads_its_own_tokens(
@@ -211,19 +213,19 @@ def test_a_pretrained_model_starts_from_its_weights_and_reads_its_own_tokens(
 ) -> None:
     """A row called pretrained would be of random weights, or of words the model does not know."""
     choice = of_reader()
-    rules = experiment.law(choice, PUBLISHED, reader)
-    words = laws.test_sentences(rules, 1, 0).tokens[0]
-    assert words[0] == rules.layout.vocabulary["[CLS]"] != 0
+    task = experiment.task_of(choice, PUBLISHED, reader)
+    words = tasks.test_sentences(task, 1, 0).tokens[0]
+    assert words[0] == task.layout.vocabulary["[CLS]"] != 0
     states = []
     for folder in ("a", "b"):
-        model = experiment.build(choice, rules, 1, reader)
+        model = experiment.build(choice, task, 1, reader)
         stored = artifacts.read_tensors(reader / "model.safetensors", framework="torch")
         for name, weight in model.encoder.state_dict().items():
             assert torch.equal(weight, stored[name])
         with RunState(tmp_path / folder, "x") as state:
             experiment.train(
-                model, choice, rules, seed=1, state=state,
-                test=laws.test_sentences(rules, 10, 1),
+                model, choice, task, seed=1, state=state,
+                test=tasks.test_sentences(task, 10, 1),
             )  # fmt: skip
         states.append(model.state_dict())
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
@@ -233,9 +235,9 @@ def test_a_pretrained_model_starts_from_its_weights_and_reads_its_own_tokens(
 
 def test_the_control_of_a_pretrained_model(reader: Path) -> None:
     """The difference to it would not be that of pretraining."""
-    rules = experiment.law(of_reader(), PUBLISHED, reader)
-    own = experiment.build(of_reader(dropout=0), rules, 0, reader)
-    control = experiment.build(of_reader(random=True), rules, 0, reader)
+    task = experiment.task_of(of_reader(), PUBLISHED, reader)
+    own = experiment.build(of_reader(dropout=0), task, 0, reader)
+    control = experiment.build(of_reader(random=True), task, 0, reader)
     weights = [
         m.encoder.encoder.layer[0].attention.self.query.weight.detach() for m in (own, control)
     ]
@@ -248,48 +250,48 @@ def test_the_control_of_a_pretrained_model(reader: Path) -> None:
 
 def test_pretrained_models_that_cannot_be_used(reader: Path, tmp_path: Path) -> None:
     """A training would fail midway, or read places that the model has no position for."""
-    rules = experiment.law(of_reader(), PUBLISHED, reader)
+    task = experiment.task_of(of_reader(), PUBLISHED, reader)
     tiny_models.save_llama(tmp_path / "decoder")
     with pytest.raises(UnfitModel, match="a llama is no encoder"):
-        experiment.build(of_reader(), rules, 0, tmp_path / "decoder")
+        experiment.build(of_reader(), task, 0, tmp_path / "decoder")
     tiny_models.save_reader(tmp_path / "short", positions=10)
     with pytest.raises(UnfitModel, match="it reads 10 tokens at most, and a sentence has 22"):
-        experiment.build(of_reader(), rules, 0, tmp_path / "short")
+        experiment.build(of_reader(), task, 0, tmp_path / "short")
     with pytest.raises(ValueError, match="the tokenizer does not know 'xyz'"):
-        experiment.law(of_reader(words={"not": "xyz"}), PUBLISHED, reader)
+        experiment.task_of(of_reader(words={"not": "xyz"}), PUBLISHED, reader)
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_library_models_have_the_shape_asked_for(tied: bool) -> None:
     """A comparison with the library would be with another model."""
-    rules = laws.law(TASK)
+    task = tasks.Task.from_settings(TASK)
     choice = of_library(tied=tied, **({"d_embedding": 8} if tied else {}))
-    model = experiment.build(choice, rules, 0)
+    model = experiment.build(choice, task, 0)
     assert isinstance(model, LibraryTransformer)
     config = model.encoder.config
     assert (config.model_type, config.num_hidden_layers, config.vocab_size) == (
-        "albert" if tied else "bert", 2, rules.layout.d_vocab,
+        "albert" if tied else "bert", 2, task.layout.d_vocab,
     )  # fmt: skip
-    again = experiment.build(choice, rules, 0).state_dict()
+    again = experiment.build(choice, task, 0).state_dict()
     assert all(torch.equal(again[name], weight) for name, weight in model.state_dict().items())
 
 
 @pytest.mark.parametrize("library", [False, True])
 def test_more_iterations_are_those_of_a_deeper_model(library: bool) -> None:
     """A test with more layers would be one with as many as before."""
-    rules = laws.law(TASK)
+    task = tasks.Task.from_settings(TASK)
     make = of_library if library else lambda **c: variant(model=SMALL | c)
-    shallow = experiment.build(make(tied=True, layers=2), rules, 0).eval()
-    deep = experiment.build(make(tied=True, layers=5), rules, 0).eval()
+    shallow = experiment.build(make(tied=True, n_layers=2), task, 0).eval()
+    deep = experiment.build(make(tied=True, n_layers=5), task, 0).eval()
     deep.load_state_dict(shallow.state_dict())
-    batch = experiment.tensors(laws.test_sentences(rules, 6, 0))
+    batch = experiment.tensors(tasks.test_sentences(task, 6, 0))
     with torch.inference_mode():
         wanted = deep(batch.tokens, batch.places)
         assert torch.equal(shallow(batch.tokens, batch.places, iterations=5), wanted)
         read = shallow.read(batch.tokens, batch.places, iterations=5).hidden
         assert read.shape[1] == 6
         assert not torch.allclose(shallow(batch.tokens, batch.places), wanted)
-        untied = experiment.build(make(tied=False), rules, 0)
+        untied = experiment.build(make(tied=False), task, 0)
         with pytest.raises(ValueError, match="an untied model of 2 layers has no iterations"):
             untied(batch.tokens, batch.places, iterations=3)
 
@@ -297,8 +299,10 @@ def test_more_iterations_are_those_of_a_deeper_model(library: bool) -> None:
 def test_weights_of_another_layout_are_refused_in_one_line(tmp_path: Path) -> None:
     """A user would get a page of tensor names, or measurements of nonsense."""
     path = tmp_path / "weights.safetensors"
-    artifacts.write_tensors(path, experiment.build(variant(), laws.law(TASK), 0).state_dict())
-    other = laws.law(settings.Task(n=4, letters=6, layout="published"))
+    artifacts.write_tensors(
+        path, experiment.build(variant(), tasks.Task.from_settings(TASK), 0).state_dict()
+    )
+    other = tasks.Task.from_settings(settings.TaskSettings(n=4, letters=6, layout="published"))
     with pytest.raises(artifacts.UnreadableArtifact, match="another layout or model: .*W_E") as e:
         experiment.load(experiment.build(variant(), other, 0), path)
     assert "\n" not in str(e.value)
@@ -309,23 +313,25 @@ def test_weights_of_another_layout_are_refused_in_one_line(tmp_path: Path) -> No
 
 def test_held_out_letters_are_in_no_training_sentence() -> None:
     """A model would be tested on letters that it was trained with."""
-    rules = laws.law(settings.Task(n=3, letters=10, held_out=4))
-    unseen = laws.with_held_out_letters(rules, 4)
-    letters = rules.layout.ids(rules.layout.letters)
-    for law, own in ((rules, letters[:6]), (unseen, letters[6:])):
-        used = np.intersect1d(laws.test_sentences(law, 300, 0).tokens, letters)
+    task = tasks.Task.from_settings(settings.TaskSettings(n=3, letters=10, held_out=4))
+    unseen = tasks.with_held_out_letters(task, 4)
+    letters = task.layout.ids(task.layout.letters)
+    for law, own in ((task, letters[:6]), (unseen, letters[6:])):
+        used = np.intersect1d(tasks.test_sentences(law, 300, 0).tokens, letters)
         assert set(used) == set(own)
     for letters_and_held_out in ((5, 3), (10, 2)):
         with pytest.raises(ValidationError, match="too few"):
-            settings.Task(n=3, letters=letters_and_held_out[0], held_out=letters_and_held_out[1])
+            settings.TaskSettings(
+                n=3, letters=letters_and_held_out[0], held_out=letters_and_held_out[1]
+            )
 
 
 def test_a_fixed_training_set_is_not_tested_on() -> None:
     """Two clauses have so few sentences that a model which remembers all would look clever."""
-    rules = laws.law(settings.Task(n=2, letters=3))
+    task = tasks.Task.from_settings(settings.TaskSettings(n=2, letters=3))
     choice = variant(sentences=30)
-    train = experiment._fixed(choice, rules, 0)
-    test = experiment.test_sentences(choice, rules, 200, 0)
+    train = experiment._fixed(choice, task, 0)
+    test = experiment.test_sentences(choice, task, 200, 0)
     seen = {row.tobytes() for row in train.tokens}
     assert 0 < len(test) < 200
     assert not seen & {row.tobytes() for row in test.tokens}
@@ -337,18 +343,18 @@ def test_a_fixed_training_set_is_not_tested_on() -> None:
 @pytest.mark.parametrize("counts", [True, False])
 def test_counting_is_told_from_walking(counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that counts would look like one that reasons."""
-    rules = laws.law(settings.Task(n=6, letters=8))
+    task = tasks.Task.from_settings(settings.TaskSettings(n=6, letters=8))
 
     def predicted(_: object, batch: object) -> np.ndarray:
         values = np.maximum(batch.values, 0)  # what is open is guessed
         if counts:
             values = values.copy()
             leaf = 2 if (batch.parents == -1).sum() == 2 * len(values) else 5
-            values[:, leaf] = counting_baseline.counted(rules.group, batch)
+            values[:, leaf] = counting_baseline.counted(task.group, batch)
         return values
 
     monkeypatch.setattr(evaluation, "_predicted", predicted)
-    found = evaluation._shortcut(None, rules, 2000, 0)
+    found = evaluation._shortcut(None, task, 2000, 0)
     if counts:
         assert found["two_chains_agreement"] == found["branch_agreement"] == 1
         assert found["severed_agreement"] == 1

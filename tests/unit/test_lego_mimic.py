@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from scripts.anatomy.lego import mimic
 from scripts.anatomy.lego.models import LegoTransformer
-from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego.settings import ArchitectureSettings
 from scripts.anatomy.lego_attention import convolution, partners
 from scripts.anatomy.settings import Heads
 
@@ -143,7 +143,7 @@ def test_a_model_with_one_head_cannot_mimic() -> None:
 def test_a_network_learns_the_patterns() -> None:
     """Mimicking would leave a network as it was, and its controls would say nothing."""
     model = LegoTransformer(
-        Architecture(layers=1, d_model=32, d_ff=32, heads=(Heads(learned=2),), init=None),
+        ArchitectureSettings(n_layers=1, d_model=32, d_ff=32, heads=(Heads(learned=2),), init=None),
         d_vocab=LETTER + 26, length=20, classes=1, special=(0, 1),
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from transformers import AlbertConfig, AlbertModel, PreTrainedModel
 
 from benchmarks.lego import library_bert
 from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
-from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego.settings import ArchitectureSettings
 from scripts.anatomy.lego_attention import at
 from scripts.anatomy.settings import Heads
 
@@ -30,8 +30,8 @@ def sentences(count: int = 5, seed: int = 1) -> tuple[Tensor, Tensor]:
 
 def build(*heads: Heads, classes: int = 6, seed: int = 0, **options: object) -> LegoTransformer:
     """A random model in which every parameter matters."""
-    shape = {"layers": LAYERS, "d_model": D_MODEL, "d_ff": D_FF, "init": None}
-    architecture = Architecture(heads=heads or (Heads(learned=4),), **shape | options)
+    shape = {"n_layers": LAYERS, "d_model": D_MODEL, "d_ff": D_FF, "init": None}
+    architecture = ArchitectureSettings(heads=heads or (Heads(learned=4),), **shape | options)
     model = LegoTransformer(
         architecture, d_vocab=D_VOCAB, length=LENGTH, classes=classes, special=SPECIAL,
         generator=generator(seed),
@@ -144,7 +144,7 @@ def test_a_chained_layer_walks_one_step() -> None:
     """A whole step of the chain in one layer, what `chained` is for, would need two."""
     heads = Heads(learned=0, association=1, convolution=1)
     for chained in (False, True):
-        model = build(heads, layers=1, chained=chained, norm="pre").double()
+        model = build(heads, n_layers=1, chained=chained, norm="pre").double()
         tokens, places = sentences(1)
         tokens[0, :] = torch.arange(2, 2 + LENGTH)  # all different but for one pair
         tokens[0, 3] = tokens[0, 12]
@@ -160,7 +160,7 @@ def test_a_chained_layer_walks_one_step() -> None:
 
 def test_iterations_of_a_tied_model() -> None:
     """Running a tied model longer than it was trained would be another computation."""
-    short, long = build(tied=True, layers=2), build(tied=True, layers=5)
+    short, long = build(tied=True, n_layers=2), build(tied=True, n_layers=5)
     long.load_state_dict(short.state_dict())
     tokens, places = sentences()
     torch.testing.assert_close(short(tokens, places, iterations=5), long(tokens, places))
@@ -175,7 +175,7 @@ def test_initial_weights_are_the_seed_s() -> None:
     for seed, noise in ((3, 0), (3, 1), (4, 0)):
         torch.manual_seed(noise)  # the global generator must not matter
         model = LegoTransformer(
-            Architecture(layers=2, d_model=64, d_ff=256, heads=(Heads(),)),
+            ArchitectureSettings(n_layers=2, d_model=64, d_ff=256, heads=(Heads(),)),
             d_vocab=30,
             length=20,
             classes=1,
@@ -213,9 +213,9 @@ def test_dropout_only_in_training() -> None:
 )
 def test_impossible_architectures(options: dict, message: str) -> None:
     """A mistake in the configuration would surface as a shape error inside a job."""
-    plain = {"layers": 3, "d_model": 32, "heads": [{}]}
+    plain = {"n_layers": 3, "d_model": 32, "heads": [{}]}
     with pytest.raises(ValidationError, match=message):
-        Architecture(**plain | options)
+        ArchitectureSettings(**plain | options)
 
 
 def test_maps_of_unlike_layers() -> None:

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertModel
 
 from scripts.anatomy.lego import metrics, probes
 from scripts.anatomy.lego.models import LegoTransformer, LibraryTransformer
-from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego.settings import ArchitectureSettings
 from scripts.anatomy.lego_attention import partners
 from scripts.anatomy.settings import Heads
 
@@ -152,8 +152,9 @@ def test_probes_are_ridge_classifiers() -> None:
 def test_states_of_a_model_are_those_at_the_variables() -> None:
     """Probes would read other places than the variables', or pair them with wrong values."""
     model = LegoTransformer(
-        Architecture(layers=2, d_model=16, d_ff=16, heads=(Heads(learned=2),)), d_vocab=30,
-        length=LENGTH, classes=1, special=(0, 1), generator=torch.Generator().manual_seed(0),
+        ArchitectureSettings(n_layers=2, d_model=16, d_ff=16, heads=(Heads(learned=2),)),
+        d_vocab=30, length=LENGTH, classes=1, special=(0, 1),
+        generator=torch.Generator().manual_seed(0),
     ).eval()  # fmt: skip
     sentences = tokens()
     places = torch.rand((6, LENGTH)).argsort(dim=1)[:, :4]
@@ -210,7 +211,9 @@ def test_reach_and_first_time() -> None:
 def test_predictions_are_made_in_parts() -> None:
     """Accuracy on a large test set would depend on how it is cut."""
     model = LegoTransformer(
-        Architecture(layers=2, tied=True, d_model=16, d_ff=16, heads=(Heads(),), init=None),
+        ArchitectureSettings(
+            n_layers=2, tied=True, d_model=16, d_ff=16, heads=(Heads(),), init=None
+        ),
         d_vocab=30, length=LENGTH, classes=3, special=(0, 1),
         generator=torch.Generator().manual_seed(0),
     ).eval()  # fmt: skip

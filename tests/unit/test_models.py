@@ -41,10 +41,15 @@ from scripts.anatomy.artifacts import UnreadableArtifact, writing_folder
 from scripts.anatomy.assets import PackageMissing
 from scripts.anatomy.models import loading, store
 from scripts.anatomy.models.loading import UnfitModel
-from scripts.anatomy.models.settings import FolderModel, HubModel, Model, PackagedModel
+from scripts.anatomy.models.settings import (
+    FolderModelSettings,
+    HubModelSettings,
+    ModelSettings,
+    PackagedModelSettings,
+)
 from scripts.anatomy.models.store import ModelUnavailable
 from scripts.anatomy.text import measures
-from scripts.anatomy.text.word_tokens import Reading
+from scripts.anatomy.text.word_tokens import WordTokens
 
 D_VOCAB, POSITIONS = 40, 24
 SIZES = {
@@ -198,13 +203,13 @@ def test_only_decoders_are_causal(name: str, stored: Callable[[str], Path]) -> N
         assert measures.is_causal(model) is (name in DECODERS)
 
 
-def documents(rng: np.random.Generator) -> list[Reading]:
+def documents(rng: np.random.Generator) -> list[WordTokens]:
     """Documents of unequal lengths, in which two tokens in three are words."""
     found = []
     for length in (9, 17, 5, 12, 20):
         words = rng.integers(0, 12, length)
         words[rng.random(length) < 1 / 3] = -1
-        found.append(Reading(rng.integers(2, D_VOCAB, length), words, split=0, cut=False))
+        found.append(WordTokens(rng.integers(2, D_VOCAB, length), words, split=0, cut=False))
     return found
 
 
@@ -255,15 +260,15 @@ def test_a_model_without_attention_is_named(tmp_path: Path) -> None:
 def test_all_positions_can_be_read_and_no_more(name: str, stored: Callable[[str], Path]) -> None:
     """Long documents would be cut too early, or end in an index error."""
     model = loading.model(stored(name))
-    longest = loading.positions(model)
+    max_length = loading.positions(model)
     if name == "t5":  # which has distances instead
-        assert longest > 1e9
+        assert max_length > 1e9
         return
-    assert longest == POSITIONS - 2 * (name in ("roberta", "mpnet"))
-    assert np.isfinite(maps_alone(model, np.full(longest, 5))).all()
+    assert max_length == POSITIONS - 2 * (name in ("roberta", "mpnet"))
+    assert np.isfinite(maps_alone(model, np.full(max_length, 5))).all()
     if name not in ("llama", "neox"):  # which turn vectors by any angle
         with pytest.raises((IndexError, RuntimeError)):
-            maps_alone(model, np.full(longest + 1, 5))
+            maps_alone(model, np.full(max_length + 1, 5))
 
 
 def test_a_decoder_is_loaded_with_its_head(tmp_path: Path) -> None:
@@ -390,7 +395,7 @@ def test_a_damaged_tokenizer_is_refused(bert: Path) -> None:
 
 # --- bringing models in -------------------------------------------------------------------------
 
-CHECKED = TypeAdapter(Model)
+CHECKED = TypeAdapter(ModelSettings)
 
 
 def test_a_folder_is_taken_in_without_what_is_not_needed(bert: Path, tmp_path: Path) -> None:
@@ -413,7 +418,7 @@ def test_taking_a_folder_in_leaves_it_as_it_is(bert: Path, tmp_path: Path) -> No
     weights.chmod(0o600)
     before = (weights.stat().st_mode, weights.read_bytes())
     with writing_folder(tmp_path / "in") as folder:
-        store.store(FolderModel(kind="folder", path=bert), folder)
+        store.store(FolderModelSettings(kind="folder", path=bert), folder)
     assert (weights.stat().st_mode, weights.read_bytes()) == before
     assert (tmp_path / "in/model.safetensors").samefile(weights)
 
@@ -470,7 +475,7 @@ def test_sharded_weights_are_taken_in_whole_or_the_missing_one_is_named(
     shards = shard(bert)
     assert len(shards) > 2
     (tmp_path / "whole").mkdir()
-    store.store(FolderModel(kind="folder", path=bert), tmp_path / "whole")
+    store.store(FolderModelSettings(kind="folder", path=bert), tmp_path / "whole")
     assert all(
         tensor.equal(whole[name])
         for name, tensor in loading.model(tmp_path / "whole").state_dict().items()
@@ -478,16 +483,16 @@ def test_sharded_weights_are_taken_in_whole_or_the_missing_one_is_named(
     shards[1].unlink()
     (tmp_path / "part").mkdir()
     with pytest.raises(ModelUnavailable, match=f"^shards .* are missing: {shards[1].name}$"):
-        store.store(FolderModel(kind="folder", path=bert), tmp_path / "part")
+        store.store(FolderModelSettings(kind="folder", path=bert), tmp_path / "part")
     with pytest.raises(UnreadableArtifact, match=shards[1].name):
         loading.model(bert)
     (bert / "model.safetensors.index.json").write_text("{")
     (tmp_path / "index").mkdir()
     with pytest.raises(UnreadableArtifact, match="index.json: is not readable as JSON"):
-        store.store(FolderModel(kind="folder", path=bert), tmp_path / "index")
+        store.store(FolderModelSettings(kind="folder", path=bert), tmp_path / "index")
 
 
-HUB = HubModel(kind="hub", id="org/name", revision="v1")
+HUB = HubModelSettings(kind="hub", id="org/name", revision="v1")
 
 
 def test_a_hub_model_is_fetched_without_pickles_and_keeps_its_commit(
@@ -574,7 +579,7 @@ def packaged(name: str, folder: Path) -> dict[str, str]:
     except PackageMissing as error:
         pytest.skip(str(error))
     folder.mkdir()
-    return store.store(PackagedModel(kind="packaged", package=name), folder)
+    return store.store(PackagedModelSettings(kind="packaged", package=name), folder)
 
 
 @torch.inference_mode()
@@ -661,7 +666,7 @@ def test_an_archive_in_parts_is_joined_and_checked(
     archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packages by an unknown hand could put other weights in, or the archive would be kept."""
-    mpnet = PackagedModel(kind="packaged", package="mpnet")
+    mpnet = PackagedModelSettings(kind="packaged", package="mpnet")
     (tmp_path / "in").mkdir()
     with pytest.raises(PackageMissing, match="model.safetensors is not the file that was examined"):
         store.store(mpnet, tmp_path / "in")

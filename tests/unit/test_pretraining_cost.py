@@ -7,20 +7,22 @@ import torch
 
 from scripts.anatomy.lego_attention import SHORT
 from scripts.anatomy.pretraining import cost
-from scripts.anatomy.pretraining.settings import Size, Variant
+from scripts.anatomy.pretraining.settings import PretrainingVariantSettings, SizeSettings
 from scripts.anatomy.settings import Heads
 
-SIZE = Size(layers=2, d_model=32, d_ff=48, heads=4)
+SIZE = SizeSettings(n_layers=2, d_model=32, d_ff=48, n_heads=4)
 D_VOCAB, WINDOW = 60, 5
 SPLITS = ["0/0/4", "2/2/0", "1/1/2", "0/1/3", "4/0/0"]
 
 
-def variant(split: str, window: int = WINDOW) -> Variant:
-    return Variant(heads=Heads.parse(split), window=window)
+def variant(split: str, window: int = WINDOW) -> PretrainingVariantSettings:
+    return PretrainingVariantSettings(heads=Heads.parse(split), window=window)
 
 
-def blocks(split: str, length: int, *, size: Size = SIZE, window: int = WINDOW) -> cost.Blocks:
-    model = cost.model(variant(split, window), size, d_vocab=D_VOCAB, longest=length)
+def blocks(
+    split: str, length: int, *, size: SizeSettings = SIZE, window: int = WINDOW
+) -> cost.Blocks:
+    model = cost.model(variant(split, window), size, d_vocab=D_VOCAB, max_length=length)
     return cost.blocks_of(model, cost.text(2, length, D_VOCAB))
 
 
@@ -45,15 +47,15 @@ def test_counted_operations_are_those_of_the_formula(split: str, length: int) ->
     expected = formula(Heads.parse(split), d=32, length=length, window=WINDOW)
     assert cost.flops(measured, "attention") == expected
     feed_forward = 2 * 2 * length * 32 * 48
-    assert cost.flops(measured, "encoder") == SIZE.layers * (expected + feed_forward)
+    assert cost.flops(measured, "encoder") == SIZE.n_layers * (expected + feed_forward)
 
 
 def test_bert_base_has_the_published_size() -> None:
     """The shares would be of another model: 109.5 M parameters, 22.35 GFLOP for 128 tokens."""
-    size = Size()
+    size = SizeSettings()
     with torch.device("meta"):
         base, v0 = (
-            cost.model(variant(split, 21), size, d_vocab=30522, longest=512)
+            cost.model(variant(split, 21), size, d_vocab=30522, max_length=512)
             for split in ("0/0/12", "6/6/0")
         )
     parameters = [cost.parameters(model) for model in (base, v0)]

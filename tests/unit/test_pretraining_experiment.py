@@ -17,12 +17,12 @@ from scripts.anatomy.pretraining import data, experiment, timing
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.masking import Masked
 from scripts.anatomy.pretraining.settings import (
-    Evaluation,
-    Masking,
-    Optimisation,
-    PretrainingStudy,
-    Size,
-    Variant,
+    EvaluationSettings,
+    OptimisationSettings,
+    PretrainingMaskingSettings,
+    PretrainingSettings,
+    PretrainingVariantSettings,
+    SizeSettings,
 )
 from scripts.anatomy.pretraining.tokenizer import Special
 from scripts.anatomy.settings import Heads
@@ -30,25 +30,25 @@ from scripts.anatomy.training import RunState
 from scripts.pretraining import train as train_script
 
 SPECIAL = Special(pad=0, unk=1, cls=2, sep=3, mask=4)
-SIZE = Size(layers=1, d_model=16, d_ff=16, heads=4, dropout=0.1, init=0.1)
+SIZE = SizeSettings(n_layers=1, d_model=16, d_ff=16, n_heads=4, dropout=0.1, init=0.1)
 VARIANTS = {
-    "base": Variant(heads=Heads(learned=4)),
-    "v0": Variant(heads=Heads.parse("2/2/0"), window=3),
-    "v1": Variant(heads=Heads.parse("1/1/2"), window=3),
+    "base": PretrainingVariantSettings(heads=Heads(learned=4)),
+    "v0": PretrainingVariantSettings(heads=Heads.parse("2/2/0"), window=3),
+    "v1": PretrainingVariantSettings(heads=Heads.parse("1/1/2"), window=3),
 }
-OPTIMISATION = Optimisation(steps=6, batch=4)
-EVALUATION = Evaluation(rows=8, points=2, checkpoints=2)
+OPTIMISATION = OptimisationSettings(steps=6, batch=4)
+EVALUATION = EvaluationSettings(rows=8, eval_points=2, checkpoints=2)
 
 
 def text() -> Text:
     rows = np.random.default_rng(0).integers(5, 30, (30, 12)).astype(np.uint16)
     rows[:, 0], rows[:, -1] = SPECIAL.cls, SPECIAL.sep
-    return Text(rows[:20], rows[20:], 32, 30, SPECIAL, Masking())
+    return Text(rows[:20], rows[20:], 32, 30, SPECIAL, PretrainingMaskingSettings())
 
 
 def trained(
     folder: Path, variant: str = "v1", *, seed: int = 0, steps: int = 6
-) -> experiment.Trained:
+) -> experiment.TrainedBert:
     with RunState(folder, "x") as state:
         return experiment.train(
             VARIANTS[variant], SIZE, text(), OPTIMISATION, EVALUATION,
@@ -166,7 +166,7 @@ def test_measurements_by_hand() -> None:
     """Losses of repeated and of new targets would be mixed up, or parts weigh wrongly."""
     some = text()
     model = experiment.build(VARIANTS["base"], SIZE, some, seed=0).eval()
-    held = [some.masked(some.held[:7], 0, "a"), some.masked(some.held[7:8], 0, "b")]
+    held = [some.masked(some.validation[:7], 0, "a"), some.masked(some.validation[7:8], 0, "b")]
     with torch.inference_mode():
         found = experiment.measure(model, held)
         logits, target, repeated = [], [], []
@@ -219,7 +219,7 @@ def test_steps_for_a_budget_by_hand() -> None:
 
 def test_the_recipe_warms_up_for_its_share_and_ends_near_0() -> None:
     """A short run would have the warm-up of a long one, and tuning not carry over."""
-    choice = Optimisation(warmup=0.2, betas=(0.8, 0.9), weight_decay=0.3, clip=2)
+    choice = OptimisationSettings(warmup=0.2, betas=(0.8, 0.9), weight_decay=0.3, clip=2)
     found = experiment.recipe(choice, 50, 0.01)
     rates = [found.rate(step) for step in range(50)]
     assert np.argmax(rates) == 9 and max(rates) == pytest.approx(0.01)
@@ -232,11 +232,15 @@ def test_the_recipe_warms_up_for_its_share_and_ends_near_0() -> None:
 # --- configuration ------------------------------------------------------------------------------
 
 
-def study(**changes: object) -> PretrainingStudy:
+def comparison(variant: str, baseline: str) -> dict[str, str]:
+    return {"variant": variant, "baseline": baseline, "metric": "loss"}
+
+
+def study(**changes: object) -> PretrainingSettings:
     variants = {"base": {"heads": {"learned": 4}}, "v1": {"heads": {"association": 4}}}
     variants["v1"]["heads"]["learned"] = 0
-    whole = {"corpus": "stories", "model": {"heads": 4, "d_model": 16}, "variants": variants}
-    return PretrainingStudy.model_validate(whole | changes)
+    whole = {"corpus": "stories", "model": {"n_heads": 4, "d_model": 16}, "variants": variants}
+    return PretrainingSettings.model_validate(whole | changes)
 
 
 @pytest.mark.parametrize(
@@ -248,13 +252,13 @@ def study(**changes: object) -> PretrainingStudy:
         ({"variants": {"base": {}, "data": {}}}, "a folder named data"),
         ({"variants": {"base": {}, "b": {"flops_of": "v9"}}}, "no variant named v9"),
         ({"variants": {"base": {}, "b": {"rate_of": "b"}}}, "b has a rate_of itself"),
-        ({"model": {"heads": 3, "d_model": 16}}, "16 is not a multiple of the 3 heads"),
-        ({"masking": {"random": 0.6, "kept": 0.6}}, "above 1"),
+        ({"model": {"n_heads": 3, "d_model": 16}}, "16 is not a multiple of the 3 heads"),
+        ({"masking": {"random_prob": 0.6, "keep_prob": 0.6}}, "above 1"),
         ({"optimisation": {"learning_rates": [0.1, 0.1]}}, "given twice"),
-        ({"tokenizer": {"vocabulary": 10}}, "greater than or equal to 32"),
+        ({"tokenizer": {"d_vocab": 10}}, "greater than or equal to 32"),
         ({"length": 4}, "greater than or equal to 8"),
         ({"corpus": "figures"}, "a folder named figures"),
-        ({"comparisons": {"a": {"of": "v1", "over": "none"}}}, "no variant named none"),
+        ({"comparisons": {"a": comparison("v1", "none")}}, "no variant named none"),
     ],
 )
 def test_contradictions_are_told_before_any_job(changes: dict, message: str) -> None:
@@ -266,10 +270,10 @@ def test_contradictions_are_told_before_any_job(changes: dict, message: str) -> 
 def test_base_comes_first_and_removed_variants_take_their_comparisons_along() -> None:
     """Figures would set the others against the wrong model, or the workflow not start."""
     variants = {"v1": None, "other": {}, "base": {}}
-    comparisons = {"a": {"of": "v1", "over": "base"}, "b": {"of": "other", "over": "base"}}
+    comparisons = {"a": comparison("v1", "base"), "b": comparison("other", "base")}
     found = study(variants=variants, comparisons=comparisons)
-    assert [*found.present_variants] == ["base", "other"]
-    assert [*found.present_comparisons] == ["b"]
+    assert [*found.variants] == ["base", "other"]
+    assert [*found.comparisons] == ["b"]
 
 
 def test_a_history_has_losses_and_operations_since_the_start() -> None:

@@ -8,7 +8,7 @@ import tiny_models
 
 from scripts.anatomy import artifacts
 from scripts.anatomy.pretraining import data
-from scripts.anatomy.pretraining.settings import Masking
+from scripts.anatomy.pretraining.settings import PretrainingMaskingSettings
 from scripts.pretraining import baseline
 from scripts.pretraining import data as data_script
 from scripts.pretraining import tokenizer as tokenizer_script
@@ -18,24 +18,24 @@ def corpus(folder: Path, texts: list[str]) -> dict[str, object]:
     """A corpus of the text study, a document a line."""
     path = folder / "texts.txt"
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
-    return {"kind": "lines", "path": str(path), "shortest": 1}
+    return {"kind": "lines", "path": str(path), "min_length": 1}
 
 
-def prepared(folder: Path, texts: list[str], *, vocabulary: int = 150, length: int = 16) -> None:
+def prepared(folder: Path, texts: list[str], *, d_vocab: int = 150, length: int = 16) -> None:
     """Run both jobs in a folder."""
     source = corpus(folder, texts)
     files = {"tokenizer": folder / "tokenizer.json", "names": folder / "tokenizer_config.json"}
-    choice = {"vocabulary": vocabulary, "alphabet": 40}
+    choice = {"d_vocab": d_vocab, "alphabet": 40}
     tokenizer_script.main(
         SimpleNamespace(
             params=SimpleNamespace(tokenizer=choice, corpus=source),
             output=SimpleNamespace(**files),
         )
     )
-    rows = {"train": folder / "train.npy", "held": folder / "held.npy"}
+    rows = {"train": folder / "train.npy", "validation": folder / "validation.npy"}
     data_script.main(
         SimpleNamespace(
-            params=SimpleNamespace(corpus=source, length=length, d_vocab=vocabulary, held_out=0.2),
+            params=SimpleNamespace(corpus=source, length=length, d_vocab=d_vocab, validation=0.2),
             input=SimpleNamespace(**files),
             output=SimpleNamespace(**rows, info=folder / "data.json"),
             wildcards=SimpleNamespace(corpus="tales"),
@@ -51,9 +51,11 @@ def test_text_is_made_ready(tmp_path: Path) -> None:
     assert sum(info["documents"]) == 60 and min(info["documents"]) > 0
     assert info["tokens"] >= sum(len(text.split()) for text in texts)
     assert info["unknown"] == 0
-    files = {name: tmp_path / f"{name}.npy" for name in ("train", "held")}
-    found = data.load(SimpleNamespace(**files, info=tmp_path / "data.json"), Masking())
-    assert [len(found.train), len(found.held)] == info["rows"]
+    files = {name: tmp_path / f"{name}.npy" for name in ("train", "validation")}
+    found = data.load(
+        SimpleNamespace(**files, info=tmp_path / "data.json"), PretrainingMaskingSettings()
+    )
+    assert [len(found.train), len(found.validation)] == info["rows"]
     # separators take a place each; less than a row is lost of each part
     inside = 14 * sum(info["rows"])
     assert 0 <= info["tokens"] + 60 - 2 - inside < 2 * 14
@@ -79,4 +81,4 @@ def test_a_corpus_that_fills_no_row_to_measure_on_is_told(tmp_path: Path) -> Non
 def test_a_vocabulary_that_is_too_small_is_told_by_its_key(tmp_path: Path) -> None:
     """The library would make a tokenizer of letters, or stop with its own words."""
     with pytest.raises(SystemExit, match=r"^pretraining.tokenizer: 40 tokens are too few: "):
-        prepared(tmp_path, tiny_models.documents(60), vocabulary=40)
+        prepared(tmp_path, tiny_models.documents(60), d_vocab=40)

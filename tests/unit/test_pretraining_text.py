@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from scripts.anatomy import artifacts
 from scripts.anatomy.artifacts import UnreadableArtifact
 from scripts.anatomy.pretraining import data, masking, tokenizer
-from scripts.anatomy.pretraining.settings import Masking
+from scripts.anatomy.pretraining.settings import PretrainingMaskingSettings
 from scripts.anatomy.pretraining.tokenizer import Special
 
 ROOT = Path(__file__).parents[2]
@@ -178,7 +178,9 @@ def text(train: int = 40, held: int = 6, length: int = 16) -> data.Text:
     rng = np.random.default_rng(0)
     rows = rng.integers(5, D_TOKENS, (train + held, length)).astype(np.uint16)
     rows[:, 0], rows[:, -1] = SPECIAL.cls, SPECIAL.sep
-    return data.Text(rows[:train], rows[train:], D_TOKENS, D_TOKENS, SPECIAL, Masking())
+    return data.Text(
+        rows[:train], rows[train:], D_TOKENS, D_TOKENS, SPECIAL, PretrainingMaskingSettings()
+    )
 
 
 def test_a_batch_larger_than_the_text_is_told() -> None:
@@ -192,17 +194,17 @@ def test_text_is_loaded_with_its_ids(tmp_path: Path) -> None:
     """Special tokens would be masked, since nobody knew them."""
     path = packed(tmp_path, [[7] * 100], 10)
     info = {"d_vocab": 64, "d_tokens": D_TOKENS, "special": SPECIAL._asdict()}
-    info["digests"] = dict.fromkeys(("train", "held"), artifacts.digest(path))
+    info["digests"] = dict.fromkeys(("train", "validation"), artifacts.digest(path))
     artifacts.write_json(tmp_path / "data.json", info)
-    files = SimpleNamespace(train=path, held=path, info=tmp_path / "data.json")
-    found = data.load(files, Masking())
+    files = SimpleNamespace(train=path, validation=path, info=tmp_path / "data.json")
+    found = data.load(files, PretrainingMaskingSettings())
     assert found.special == SPECIAL and (found.d_vocab, found.d_tokens) == (64, D_TOKENS)
     assert len(found.train) == 12
     spoiled = bytearray(path.read_bytes())
     spoiled[-1] ^= 1
     path.write_bytes(spoiled)
     with pytest.raises(UnreadableArtifact, match="is damaged: it has not the rows"):
-        data.load(files, Masking())
+        data.load(files, PretrainingMaskingSettings())
 
 
 def test_counts_are_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +217,7 @@ def test_counts_are_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- masks --------------------------------------------------------------------------------------
 
 
-def masked(rows: np.ndarray, choice: Masking, seed: int = 0) -> masking.Masked:
+def masked(rows: np.ndarray, choice: PretrainingMaskingSettings, seed: int = 0) -> masking.Masked:
     return masking.mask(
         rows, choice, candidates=ORDINARY, special=SPECIAL, rng=np.random.default_rng(seed)
     )
@@ -224,7 +226,7 @@ def masked(rows: np.ndarray, choice: Masking, seed: int = 0) -> masking.Masked:
 def test_shares_of_masks_are_as_configured() -> None:
     """A study of masked language models would be of another objective."""
     rows = np.random.default_rng(1).integers(5, D_TOKENS, (400, 100))
-    choice = Masking(share=0.2, random=0.3, kept=0.1)
+    choice = PretrainingMaskingSettings(mask_prob=0.2, random_prob=0.3, keep_prob=0.1)
     found = masked(rows, choice)
     observed = found.observed.ravel()[found.place]
     assert len(found.place) / rows.size == pytest.approx(0.2, abs=0.01)
@@ -237,7 +239,7 @@ def test_shares_of_masks_are_as_configured() -> None:
 def test_only_ordinary_tokens_are_selected_and_the_others_stay() -> None:
     """Padding and [SEP] are easy to predict: the loss would look good."""
     rows = np.random.default_rng(2).integers(0, 10, (50, 40))
-    found = masked(rows, Masking(share=0.9))
+    found = masked(rows, PretrainingMaskingSettings(mask_prob=0.9))
     assert not np.isin(found.target, SPECIAL).any()
     assert (found.target == rows.ravel()[found.place]).all()
     others = np.ones(rows.size, dtype=bool)
@@ -267,7 +269,7 @@ def test_baselines_by_hand() -> None:
     """Lines in the figures would be beaten, or missed, for the wrong reason."""
     # ordinary tokens 5 and 6, of frequencies 3/4 and 1/4 with one more of each
     counts = np.array([9, 9, 9, 9, 9, 2, 0])
-    choice = Masking(share=0.5, random=0.2, kept=0.1)
+    choice = PretrainingMaskingSettings(mask_prob=0.5, random_prob=0.2, keep_prob=0.1)
     held = masking.Masked(np.array([[4, 5, 6, 5]]), np.arange(4), np.array([5, 5, 5, 6]))
     u5, u6 = 3 / 4, 1 / 4
     found = masking.baselines([held], counts, choice, SPECIAL)
@@ -289,15 +291,15 @@ def test_no_guess_without_context_is_better_than_the_baseline() -> None:
     rng = np.random.default_rng(3)
     u = rng.dirichlet(np.ones(len(ORDINARY)))
     rows = rng.choice(ORDINARY, (500, 200), p=u)
-    choice = Masking(random=0.1, kept=0.1)
+    choice = PretrainingMaskingSettings(random_prob=0.1, keep_prob=0.1)
     counts = np.bincount(rng.choice(ORDINARY, 10**6, p=u), minlength=D_TOKENS)
     found = masking.baselines([masked(rows, choice)], counts, choice, SPECIAL)
     entropy = -(u * np.log(u)).sum()
     assert found["unigram"] == pytest.approx(entropy, abs=0.02)
     # its mean is the entropy of the target given what is observed
-    random = choice.random / len(ORDINARY)
-    joint = choice.kept * np.diag(u) + random * u[:, None]
+    random = choice.random_prob / len(ORDINARY)
+    joint = choice.keep_prob * np.diag(u) + random * u[:, None]
     given = joint / joint.sum(axis=0)
     visible = -(joint * np.log(given)).sum()
-    hidden = (1 - choice.random - choice.kept) * entropy
+    hidden = (1 - choice.random_prob - choice.keep_prob) * entropy
     assert found["no_context"] == pytest.approx(hidden + visible, abs=0.02)

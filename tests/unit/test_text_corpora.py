@@ -29,9 +29,9 @@ CLEAN = [
 PARAGRAPHS = [*CLEAN[:2], "A first paragraph of words.", "And its second paragraph, longer."]
 
 
-def corpus(**keys: object) -> settings.Corpus:
+def corpus(**keys: object) -> settings.TextCorpusSettings:
     """A corpus as the configuration has it, with documents of three words or more."""
-    return TypeAdapter(settings.Corpus).validate_python({"shortest": 3} | keys)
+    return TypeAdapter(settings.TextCorpusSettings).validate_python({"min_length": 3} | keys)
 
 
 def read(**keys: object) -> list[str]:
@@ -89,8 +89,8 @@ def test_limit_and_shortest(tmp_path: Path) -> None:
     """Otherwise the limit counts documents that are left out, or a length is off by one."""
     path = tmp_path / "corpus.txt"
     path.write_text("one two\none two three\none\nfour five\nsix seven\n")
-    assert read(kind="lines", path=path, shortest=2, limit=2) == ["one two", "one two three"]
-    assert read(kind="lines", path=path, shortest=3) == ["one two three"]
+    assert read(kind="lines", path=path, min_length=2, limit=2) == ["one two", "one two three"]
+    assert read(kind="lines", path=path, min_length=3) == ["one two three"]
 
 
 # --- dumps --------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_dump(tmp_path: Path) -> None:
         page(""),
     )
     last = "The last page has one paragraph."
-    assert read(kind="dump", path=path, shortest=5) == [*ARTICLE, last]
+    assert read(kind="dump", path=path, min_length=5) == [*ARTICLE, last]
     first, second = read(kind="dump", path=path, unit="document")
     assert first.startswith(ARTICLE[0]) and first.endswith(ARTICLE[1]) and second == last
     assert not set("=*:|[]{}") & set(first) and "heading" not in first
@@ -180,7 +180,7 @@ def test_packaged_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_packaged_wikipedia() -> None:
     """Otherwise the default corpus is not the Wikipedia paragraphs that the docs speak of."""
-    found = list(corpora.documents(settings.PackagedCorpus(kind="packaged")))
+    found = list(corpora.documents(settings.PackagedCorpusSettings(kind="packaged")))
     # one count of lines with 40 words or more, lists left out, gives 3,919
     assert len(found) == pytest.approx(3919, rel=0.01)
     assert found[0].startswith("Anarchism is a political philosophy that advocates self-governed")

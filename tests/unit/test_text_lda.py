@@ -15,7 +15,7 @@ from scripts.anatomy.artifacts import read_metadata, read_tensors, write_tensors
 from scripts.anatomy.text import lda, membership, settings
 from scripts.anatomy.text.lda import Topics
 
-ALL_WORDS = settings.Dictionary(
+ALL_WORDS = settings.DictionarySettings(
     no_below=1, no_above=1, keep_n=10**6, stop_words=False, shortest_word=1
 )
 BLOCKS = [[stem + letter for letter in "abcdefghij"] for stem in ("animal", "metal", "court")]
@@ -36,7 +36,7 @@ TEXTS = planted(300)
 
 def fitted(*, seed: int = 0, tfidf: bool = False, **choices: object) -> Topics:
     few = {"topics": 3, "passes": 5, "chunksize": 100, "offset": 1, "eta": 0.1}
-    choice = settings.Lda(**few | {"tfidf": tfidf} | choices)
+    choice = settings.LdaSettings(**few | {"tfidf": tfidf} | choices)
     words = lda.dictionary(TEXTS, ALL_WORDS)
     return lda.fit(list(lda.bags(TEXTS, words, tfidf=tfidf)), words, choice, seed=seed)
 
@@ -158,7 +158,7 @@ def test_topics_are_gensims(tfidf: bool) -> None:
     """Otherwise topics taken apart give other weights, mixtures or bounds than gensim's model."""
     words = lda.dictionary(TEXTS, ALL_WORDS)
     bags = list(lda.bags(TEXTS, words, tfidf=tfidf))
-    choice = settings.Lda(topics=3, passes=2, tfidf=tfidf)
+    choice = settings.LdaSettings(topics=3, passes=2, tfidf=tfidf)
     found = lda.fit(bags, words, choice, seed=7)
     model = LdaModel(
         bags, id2word=words, num_topics=3, passes=2, chunksize=500, offset=64, eval_every=None,
@@ -344,20 +344,24 @@ def test_effective_topics_by_hand() -> None:
 
 def test_grid_of_filters() -> None:
     """Otherwise a combination of the grid is missing, or one that filters nothing is measured."""
-    assert len(settings.Filters().grid()) == 20
-    filters = settings.Filters(fractions=(0.01, 1), thresholds=(0, 0.5))
+    assert len(settings.FilterSettings().grid()) == 20
+    filters = settings.FilterSettings(fractions=(0.01, 1), thresholds=(0, 0.5))
     assert filters.grid() == [(0.01, 0), (0.01, 0.5), (1, 0.5)]
 
 
 @pytest.mark.parametrize(
     ("kind", "keys", "message"),
     [
-        (settings.Filters, {"fractions": (1,), "thresholds": (0,)}, "every word has all topics"),
-        (settings.Filters, {"fractions": ()}, "at least 1 item"),
-        (settings.Filters, {"thresholds": (1.0,)}, "less than 1"),
-        (settings.Lda, {"workers": 2, "alpha": "auto"}, "alpha: auto needs workers: 1"),
-        (settings.Lda, {"topics": 1}, "greater than or equal to 2"),
-        (settings.Dictionary, {"no_above": 0}, "greater than 0"),
+        (
+            settings.FilterSettings,
+            {"fractions": (1,), "thresholds": (0,)},
+            "every word has all topics",
+        ),
+        (settings.FilterSettings, {"fractions": ()}, "at least 1 item"),
+        (settings.FilterSettings, {"thresholds": (1.0,)}, "less than 1"),
+        (settings.LdaSettings, {"workers": 2, "alpha": "auto"}, "alpha: auto needs workers: 1"),
+        (settings.LdaSettings, {"topics": 1}, "greater than or equal to 2"),
+        (settings.DictionarySettings, {"no_above": 0}, "greater than 0"),
     ],
 )
 def test_settings_that_cannot_work(kind: type, keys: dict[str, object], message: str) -> None:

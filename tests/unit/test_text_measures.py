@@ -56,7 +56,7 @@ def measure(
     documents: list[Document],
     *memberships: np.ndarray,
     causal: bool = False,
-    longest: int = 60,
+    max_length: int = 60,
     replicates: int = 0,
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
@@ -65,7 +65,7 @@ def measure(
         ((torch.from_numpy(maps).to(dtype), words) for maps, words in documents),
         torch.from_numpy(np.stack(memberships)),
         causal=causal,
-        longest=longest,
+        max_length=max_length,
         replicates=replicates,
         rng=np.random.default_rng(seed),
     )
@@ -195,7 +195,7 @@ def test_sums_by_distance_equal_a_loop(causal: bool) -> None:
     np.testing.assert_allclose(
         found.by_distance[0], by_distance_loop(documents, member, causal), rtol=1e-12
     )
-    longer = measure(documents, member, causal=causal, longest=300)
+    longer = measure(documents, member, causal=causal, max_length=300)
     np.testing.assert_allclose(longer.by_distance, found.by_distance, rtol=1e-12)
 
 
@@ -318,7 +318,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     rng, covered, trials = np.random.default_rng(11), 0, 100
     for trial in range(trials):
         documents = [noisy(rng, 0.6, 0.4) for _ in range(30)]
-        found = measure(documents, disjoint(), longest=12, replicates=200, seed=trial)
+        found = measure(documents, disjoint(), max_length=12, replicates=200, seed=trial)
         ratios = ratio(found.means, average=True)[1:, 0]
         low, high = np.percentile(ratios, [2.5, 97.5])
         covered += low <= 1.5 <= high
@@ -337,7 +337,7 @@ def test_memory_does_not_grow_with_the_number_of_documents() -> None:
 
     def peak(count: int) -> int:
         tracemalloc.start()
-        tally(stream(count), memberships, causal=False, longest=40, replicates=100, rng=rng)
+        tally(stream(count), memberships, causal=False, max_length=40, replicates=100, rng=rng)
         _, highest = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return highest

@@ -7,10 +7,10 @@ import pytest
 from scripts.anatomy.text import topic_tables
 from scripts.anatomy.text.lda import Topics
 from scripts.anatomy.text.measures import Attention, Similarity
-from scripts.anatomy.text.settings import Filters, Reference
+from scripts.anatomy.text.settings import FilterSettings, ReferenceFilterSettings
 
-REFERENCE = Reference(fraction=0.5, threshold=0.3)
-FILTERS = Filters(fractions=(0.1, 0.5), thresholds=(0.0, 0.3))
+REFERENCE = ReferenceFilterSettings(fraction=0.5, threshold=0.3)
+FILTERS = FilterSettings(fractions=(0.1, 0.5), thresholds=(0.0, 0.3))
 
 
 def fit(seed: int = 0, topics: int = 3, words: int = 20) -> Topics:

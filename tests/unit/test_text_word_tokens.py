@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from scripts.anatomy import assets
 from scripts.anatomy.assets import PackageMissing
 from scripts.anatomy.text import word_tokens
-from scripts.anatomy.text.word_tokens import Reading, read, token_of_words
+from scripts.anatomy.text.word_tokens import WordTokens, read, token_of_words
 from scripts.anatomy.text.words import spans
 
 # --- tokenizers of three families, trained on the spot ------------------------------------------
@@ -222,7 +222,7 @@ TEXTS = st.lists(st.tuples(PIECES, SEPARATORS), max_size=12).map(
 ) | st.text("abé日 .1", max_size=20)
 
 
-def words_of(reading: Reading, dictionary: list[str]) -> list[str | None]:
+def words_of(reading: WordTokens, dictionary: list[str]) -> list[str | None]:
     return [None if number < 0 else dictionary[number] for number in reading.words]
 
 
@@ -232,7 +232,7 @@ def words_of(reading: Reading, dictionary: list[str]) -> list[str | None]:
 def test_a_token_is_a_word_if_and_only_if_it_covers_it(kind: str, text: str) -> None:
     """Attention would be counted between pieces of words, or words would be missed."""
     dictionary = sorted({word for word, _, _ in spans(text)})
-    (reading,) = read([text], TOKENIZERS[kind], dictionary, longest=10_000)
+    (reading,) = read([text], TOKENIZERS[kind], dictionary, max_length=10_000)
     expected = by_hand(kind, text)
     assert words_of(reading, dictionary) == expected
     assert reading.tokens.tolist() == TOKENIZERS[kind](text).input_ids
@@ -241,29 +241,29 @@ def test_a_token_is_a_word_if_and_only_if_it_covers_it(kind: str, text: str) -> 
 
 
 @tokenizers
-@given(text=TEXTS, longest=st.integers(3, 12))
+@given(text=TEXTS, max_length=st.integers(3, 12))
 @hypothesis_settings(max_examples=60)
 def test_a_cut_document_is_read_as_the_beginning_of_the_whole(
-    kind: str, text: str, longest: int
+    kind: str, text: str, max_length: int
 ) -> None:
     """At the cut the first piece of a word would be taken for it; cuts would go unreported."""
     dictionary = sorted({word for word, _, _ in spans(text)})
     tokenizer = TOKENIZERS[kind]
-    (whole,) = read([text], tokenizer, dictionary, longest=10_000)
-    (cut,) = read([text], tokenizer, dictionary, longest=longest)
+    (whole,) = read([text], tokenizer, dictionary, max_length=10_000)
+    (cut,) = read([text], tokenizer, dictionary, max_length=max_length)
     specials = tokenizer.num_special_tokens_to_add()
-    kept = longest - (specials > 0)  # the last one, if any, is put at the end again
-    assert len(cut.tokens) == min(longest, len(whole.tokens))
+    kept = max_length - (specials > 0)  # the last one, if any, is put at the end again
+    assert len(cut.tokens) == min(max_length, len(whole.tokens))
     assert cut.tokens[:kept].tolist() == whole.tokens[:kept].tolist()
     assert cut.words[:kept].tolist() == whole.words[: min(kept, len(cut.words))].tolist()
-    assert cut.cut is (len(whole.tokens) > longest)
+    assert cut.cut is (len(whole.tokens) > max_length)
     assert 0 <= cut.split <= whole.split or cut.cut
 
 
 def test_words_behind_the_cut_are_not_counted_as_split() -> None:
     """The share of words left out would be that of text that no model has seen."""
     text = "the zzqzz house " * 30  # zzqzz is unknown
-    (reading,) = read([text], TOKENIZERS["word_piece"], ["house", "the", "zzqzz"], longest=8)
+    (reading,) = read([text], TOKENIZERS["word_piece"], ["house", "the", "zzqzz"], max_length=8)
     assert reading.words.tolist() == [-1, 1, -1, 0, 1, -1, 0, -1]
     assert reading.split == 2
 
@@ -272,7 +272,7 @@ def test_words_behind_the_cut_are_not_counted_as_split() -> None:
 def test_words_outside_the_dictionary_are_not_counted(kind: str) -> None:
     """The share of split words would be of words that the study does not look at."""
     text = "The house of zzqzz and the words of the house"
-    (reading,) = read([text], TOKENIZERS[kind], ["zzqzz", "house", "sea"], longest=100)
+    (reading,) = read([text], TOKENIZERS[kind], ["zzqzz", "house", "sea"], max_length=100)
     whole = by_hand(kind, text).count("house")
     assert reading.words.tolist().count(1) == whole > 0
     assert set(reading.words.tolist()) == {-1, 1}
@@ -283,9 +283,9 @@ def test_documents_read_together_are_read_as_if_alone() -> None:
     """Padding, or the numbers of another document, would get into one."""
     texts = ["the house", "", "of café, by the sea; words of attention", "☃"]
     for tokenizer in TOKENIZERS.values():
-        together = read(texts, tokenizer, WORDS, longest=50)
+        together = read(texts, tokenizer, WORDS, max_length=50)
         for text, reading in zip(texts, together, strict=True):
-            (alone,) = read([text], tokenizer, WORDS, longest=50)
+            (alone,) = read([text], tokenizer, WORDS, max_length=50)
             for name in ("tokens", "words"):
                 np.testing.assert_array_equal(getattr(reading, name), getattr(alone, name))
                 assert getattr(reading, name).dtype == np.int64
@@ -306,10 +306,10 @@ def hand_made(merges: list[tuple[str, str]]) -> PreTrainedTokenizerFast:
 
 def test_the_bytes_of_one_character_are_no_word() -> None:
     """A third of a Chinese character would be taken for the word, three times."""
-    (reading,) = read(["日"], hand_made([]), ["日"], longest=10)
+    (reading,) = read(["日"], hand_made([]), ["日"], max_length=10)
     assert reading.words.tolist() == [-1, -1, -1]
     assert reading.split == 1
-    (cut,) = read(["日"], hand_made([]), ["日"], longest=1)  # the others are cut off
+    (cut,) = read(["日"], hand_made([]), ["日"], max_length=1)  # the others are cut off
     assert cut.words.tolist() == [-1]
     assert cut.cut
 
@@ -317,10 +317,10 @@ def test_the_bytes_of_one_character_are_no_word() -> None:
 def test_a_token_that_has_part_of_a_characters_bytes_is_no_word() -> None:
     """The half of a letter, with the next letter, has the place of the whole word."""
     one, other = "Ã", "©"  # the two bytes of é
-    (reading,) = read(["éa"], hand_made([(other, "a")]), ["éa"], longest=10)
+    (reading,) = read(["éa"], hand_made([(other, "a")]), ["éa"], max_length=10)
     assert reading.words.tolist() == [-1, -1]
     merges = [(other, "a"), (one, other + "a")]
-    (reading,) = read(["éa"], hand_made(merges), ["éa"], longest=10)
+    (reading,) = read(["éa"], hand_made(merges), ["éa"], max_length=10)
     assert reading.words.tolist() == [0]
 
 
@@ -329,7 +329,7 @@ def test_unknown_words_never_count_whatever_their_place() -> None:
     text = "☃☃ house ЖЖ words"
     for kind in ("word_piece", "unigram"):
         tokenizer = TOKENIZERS[kind]
-        (reading,) = read([text], tokenizer, ["house", "жж", "words"], longest=50)
+        (reading,) = read([text], tokenizer, ["house", "жж", "words"], max_length=50)
         assert tokenizer.unk_token_id in reading.tokens
         assert sorted(set(reading.words.tolist())) == [-1, 0, 2]
         assert reading.split == 1
@@ -339,7 +339,7 @@ def test_unknown_words_never_count_whatever_their_place() -> None:
 def test_a_text_that_writes_special_tokens_out_has_no_words_in_them() -> None:
     """A token such as </s> in a text would be counted as the word s."""
     (reading,) = read(
-        ["the </s> house"], TOKENIZERS["byte_level"], ["the", "s", "house"], longest=50
+        ["the </s> house"], TOKENIZERS["byte_level"], ["the", "s", "house"], max_length=50
     )
     assert reading.tokens.tolist().count(1) == 2
     assert (reading.words == 1).sum() == 0
@@ -349,8 +349,8 @@ def test_statistics_count_what_was_read() -> None:
     """The report would say that more of the text was measured than was."""
     array = np.array
     readings = [
-        Reading(array([1, 2, 3]), array([0, -1, 4]), split=1, cut=True),
-        Reading(array([1, 2]), array([-1, -1]), split=0, cut=False),
+        WordTokens(array([1, 2, 3]), array([0, -1, 4]), split=1, cut=True),
+        WordTokens(array([1, 2]), array([-1, -1]), split=0, cut=False),
     ]
     assert word_tokens.statistics(readings) == {
         **{"documents": 2, "documents_cut": 1, "tokens": 5, "words": 3, "split_share": 1 / 3}
@@ -372,14 +372,14 @@ def test_a_words_token_is_the_one_that_it_has_in_a_sentence(
     tokens = token_of_words(words, tokenizer)
     assert 5 < (tokens >= 0).sum() < len(words)
     for number, (word, token) in enumerate(zip(words, tokens.tolist(), strict=True)):
-        (reading,) = read([f"by {word}, the"], tokenizer, words, longest=50)
+        (reading,) = read([f"by {word}, the"], tokenizer, words, max_length=50)
         assert reading.tokens[reading.words == number].tolist()[-1:] == [token] * (token >= 0), word
 
 
 def test_words_at_the_start_of_a_text_have_tokens_of_their_own() -> None:
     """The test above would not see it if the tokenizer made no difference."""
     tokenizer = TOKENIZERS["byte_level"]
-    (reading,) = read(["the house of the house"], tokenizer, ["the"], longest=50)
+    (reading,) = read(["the house of the house"], tokenizer, ["the"], max_length=50)
     first, later = reading.tokens[reading.words == 0]
     assert first != later
     assert token_of_words(["the"], tokenizer).tolist() == [later]
@@ -407,7 +407,7 @@ def test_minilm_reads_a_paragraph_as_its_vocabulary_says() -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     words = [word.lower() for word in PARAGRAPH.split()]
     dictionary = sorted(set(words))
-    (reading,) = read([PARAGRAPH], tokenizer, dictionary, longest=128)
+    (reading,) = read([PARAGRAPH], tokenizer, dictionary, max_length=128)
     vocabulary = tokenizer.get_vocab()
     bare = {
         word: "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.combining(c))
@@ -421,5 +421,5 @@ def test_minilm_reads_a_paragraph_as_its_vocabulary_says() -> None:
     assert not reading.cut
     expected = [vocabulary[bare[w]] if bare[w] in vocabulary else -1 for w in dictionary]
     assert token_of_words(dictionary, tokenizer).tolist() == expected
-    (cut,) = read([" ".join([PARAGRAPH] * 20)], tokenizer, dictionary, longest=128)
+    (cut,) = read([" ".join([PARAGRAPH] * 20)], tokenizer, dictionary, max_length=128)
     assert (len(cut.tokens), cut.tokens[-1], cut.cut) == (128, tokenizer.sep_token_id, True)

@@ -10,15 +10,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from scripts.anatomy import artifacts
-from scripts.anatomy.topic import corpora, settings, storage
+from scripts.anatomy.topic import corpora, settings
 from scripts.anatomy.topic.corpora import END, FIRST_WORD, MASK, PAD, START, Corpus
 from scripts.anatomy.topic.settings import (
-    ExactCorpus,
-    LdaCorpus,
-    Length,
-    OverlapCorpus,
-    SampledCorpus,
-    TextCorpus,
+    ExactCorpusSettings,
+    LdaCorpusSettings,
+    OverlapCorpusSettings,
+    SampledCorpusSettings,
+    TextFileCorpusSettings,
 )
 
 
@@ -27,28 +26,28 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 @st.composite
-def sampled(draw: st.DrawFn) -> SampledCorpus:
+def sampled(draw: st.DrawFn) -> SampledCorpusSettings:
     """Settings of any sampled corpus, small."""
     topics = draw(st.integers(1, 6))
-    shortest = draw(st.integers(1, 6))
-    length = Length(shortest=shortest, longest=shortest + draw(st.integers(0, 6)))
+    min_length = draw(st.integers(1, 6))
     shared = {
         "topics": topics,
-        "length": length,
+        "min_length": min_length,
+        "max_length": min_length + draw(st.integers(0, 6)),
         "train": draw(st.integers(1, 40)),
-        "dev": draw(st.integers(1, 10)),
+        "validation": draw(st.integers(1, 10)),
         "boundaries": draw(st.booleans()),
     }
     words = topics * draw(st.integers(1, 5))
     match draw(st.sampled_from(["lda", "exact", "overlap"])):
         case "lda":
             alpha = draw(st.floats(0.02, 5))
-            return LdaCorpus(kind="lda", words=words, alpha=alpha, **shared)
+            return LdaCorpusSettings(kind="lda", words=words, alpha=alpha, **shared)
         case "exact":
             tau = draw(st.integers(1, topics))
-            return ExactCorpus(kind="exact", words=words, tau=tau, **shared)
+            return ExactCorpusSettings(kind="exact", words=words, tau=tau, **shared)
         case _:
-            return OverlapCorpus(
+            return OverlapCorpusSettings(
                 kind="overlap", words=words, beta=draw(st.floats(0.05, 5)), **shared
             )
 
@@ -61,26 +60,28 @@ def test_token_ids_are_those_of_the_released_code() -> None:
 
 
 @given(sampled(), st.integers(0, 5))
-def test_documents_are_framed_words_of_allowed_lengths(corpus: SampledCorpus, seed: int) -> None:
+def test_documents_are_framed_words_of_allowed_lengths(
+    corpus: SampledCorpusSettings, seed: int
+) -> None:
     found = corpora.sample(corpus, rng(seed))
     ends = 2 if corpus.boundaries else 0
     assert found.d_vocab == corpus.words + 4
     assert found.membership.shape == (corpus.words, corpus.topics)
-    for documents, count in ((found.train, corpus.train), (found.dev, corpus.dev)):
+    for documents, count in ((found.train, corpus.train), (found.validation, corpus.validation)):
         assert documents.dtype == np.int16
-        assert documents.shape == (count, corpus.length.longest + ends)
+        assert documents.shape == (count, corpus.max_length + ends)
         for row in documents.tolist():
             document = row[: len(row) - row[::-1].index(next(t for t in row[::-1] if t != PAD))]
             if corpus.boundaries:
                 assert (document[0], document[-1]) == (START, END)
                 document = document[1:-1]
-            assert corpus.length.shortest <= len(document) <= corpus.length.longest
+            assert corpus.min_length <= len(document) <= corpus.max_length
             assert all(FIRST_WORD <= token < found.d_vocab for token in document)
 
 
 def test_every_length_and_every_word_occurs() -> None:
-    corpus = LdaCorpus(
-        kind="lda", topics=3, words=12, alpha=1, length=Length(shortest=2, longest=5), train=400
+    corpus = LdaCorpusSettings(
+        kind="lda", topics=3, words=12, alpha=1, min_length=2, max_length=5, train=400
     )
     documents = corpora.sample(corpus, rng()).train
     lengths = corpora.word_mask(documents).sum(axis=1)
@@ -92,24 +93,24 @@ def test_every_length_and_every_word_occurs() -> None:
 
 @given(sampled())
 @hypothesis_settings(max_examples=20)
-def test_the_same_generator_gives_the_same_corpus(corpus: SampledCorpus) -> None:
+def test_the_same_generator_gives_the_same_corpus(corpus: SampledCorpusSettings) -> None:
     one, other = (corpora.sample(corpus, rng(3)) for _ in range(2))
-    for name in ("train", "dev", "membership"):
+    for name in ("train", "validation", "membership"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
 @pytest.mark.parametrize("count", [1999, 2000, 2001, 4003])
 def test_documents_drawn_in_parts_are_all_there_and_differ(count: int) -> None:
-    corpus = LdaCorpus(kind="lda", length=Length(shortest=12, longest=12), train=count, dev=1)
+    corpus = LdaCorpusSettings(kind="lda", min_length=12, max_length=12, train=count, validation=1)
     documents = corpora.sample(corpus, rng()).train
     assert len(documents) == count
     assert len(np.unique(documents, axis=0)) == count
 
 
 def test_training_and_held_out_documents_differ() -> None:
-    corpus = ExactCorpus(kind="exact", train=20, dev=20)
+    corpus = ExactCorpusSettings(kind="exact", train=20, validation=20)
     found = corpora.sample(corpus, rng())
-    assert (found.train != found.dev).any(axis=1).all()
+    assert (found.train != found.validation).any(axis=1).all()
 
 
 @pytest.mark.parametrize("words", [6, 12])
@@ -121,7 +122,9 @@ def test_blocks_are_consecutive(words: int) -> None:
 
 @pytest.mark.parametrize("tau", [1, 2, 5])
 def test_exact_documents_have_tau_topics_in_equal_shares(tau: int) -> None:
-    corpus = ExactCorpus(kind="exact", topics=5, words=20, tau=tau, train=3000, dev=1)
+    corpus = ExactCorpusSettings(
+        kind="exact", topics=5, words=20, tau=tau, train=3000, validation=1
+    )
     found = corpora.sample(corpus, rng())
     counts = corpora.topic_counts(found.train, found.membership)
     assert (counts.sum(axis=1) == 150).all()
@@ -145,14 +148,15 @@ def test_exact_documents_have_tau_topics_in_equal_shares(tau: int) -> None:
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 20.0])
 def test_lda_mixtures_have_the_moments_of_their_prior(alpha: float) -> None:
-    corpus = LdaCorpus(
+    corpus = LdaCorpusSettings(
         kind="lda",
         topics=4,
         words=8,
         alpha=alpha,
-        length=Length(shortest=60, longest=60),
+        min_length=60,
+        max_length=60,
         train=4000,
-        dev=1,
+        validation=1,
     )
     found = corpora.sample(corpus, rng())
     counts = corpora.topic_counts(found.train, found.membership)
@@ -169,10 +173,17 @@ def test_lda_mixtures_have_the_moments_of_their_prior(alpha: float) -> None:
     assert covariance == pytest.approx(30 * 30 * (3 / 16) / (1 + 4 * alpha), rel=0.15)
 
 
-def overlap(**changes: object) -> OverlapCorpus:
+def overlap(**changes: object) -> OverlapCorpusSettings:
     """A corpus whose topics share words."""
-    plain = {"kind": "overlap", "topics": 4, "words": 30, "beta": 0.2, "train": 2000, "dev": 1}
-    return OverlapCorpus.model_validate(plain | changes)
+    plain = {
+        "kind": "overlap",
+        "topics": 4,
+        "words": 30,
+        "beta": 0.2,
+        "train": 2000,
+        "validation": 1,
+    }
+    return OverlapCorpusSettings.model_validate(plain | changes)
 
 
 def test_overlap_membership_is_the_share_of_a_words_probability() -> None:
@@ -190,7 +201,7 @@ def test_overlap_membership_is_the_share_of_a_words_probability() -> None:
 
 def test_overlap_documents_of_one_topic_have_its_words() -> None:
     # with a tiny alpha every document is about a single topic
-    corpus = overlap(alpha=0.002, boundaries=False, length={"shortest": 400, "longest": 400})
+    corpus = overlap(alpha=0.002, boundaries=False, min_length=400, max_length=400)
     found = corpora.sample(corpus, rng(1))
     topic_words = rng(1).dirichlet(np.full(30, 0.2), size=4)
     frequencies = corpora.token_counts(found.train, 34)[:, FIRST_WORD:] / 400
@@ -225,8 +236,8 @@ MEMBERSHIP = np.array(  # six words, three topics: two of one topic, two shared,
 @st.composite
 def token_arrays(draw: st.DrawFn) -> np.ndarray:
     """Documents of six words, special tokens anywhere."""
-    docs, longest = draw(st.integers(1, 4)), draw(st.integers(1, 12))
-    ids = st.lists(st.integers(0, 9), min_size=longest, max_size=longest)
+    docs, max_length = draw(st.integers(1, 4)), draw(st.integers(1, 12))
+    ids = st.lists(st.integers(0, 9), min_size=max_length, max_size=max_length)
     rows = draw(st.lists(ids, min_size=docs, max_size=docs))
     return np.array(rows, dtype=draw(st.sampled_from([np.int16, np.int64])))
 
@@ -288,22 +299,24 @@ def test_statistics_of_documents_with_words_of_no_topic() -> None:
 # --- files --------------------------------------------------------------------------------------
 
 
-def text(folder: Path, train: str, dev: str = "1 END\n", table: str | None = None) -> TextCorpus:
+def text(
+    folder: Path, train: str, validation: str = "1 END\n", table: str | None = None
+) -> TextFileCorpusSettings:
     """Settings for these file contents; without a table, six words in three blocks."""
     (folder / "train.txt").write_text(train, encoding="utf-8")
-    (folder / "dev.txt").write_text(dev, encoding="utf-8")
-    files = {"train": folder / "train.txt", "dev": folder / "dev.txt"}
+    (folder / "validation.txt").write_text(validation, encoding="utf-8")
+    files = {"train": folder / "train.txt", "validation": folder / "validation.txt"}
     if table is None:
-        return TextCorpus(kind="text", topics=3, words=6, **files)
+        return TextFileCorpusSettings(kind="text", topics=3, words=6, **files)
     (folder / "table.csv").write_text(table, encoding="utf-8")
-    return TextCorpus(kind="text", table=folder / "table.csv", **files)
+    return TextFileCorpusSettings(kind="text", table=folder / "table.csv", **files)
 
 
 def test_text_by_hand(tmp_path: Path) -> None:
     found = corpora.read(text(tmp_path, "0 5 5 END\n3 END\n", "  2\t1 END"))
     assert found.train.dtype == np.int16
     assert found.train.tolist() == [[START, 4, 9, 9, END], [START, 7, END, PAD, PAD]]
-    assert found.dev.tolist() == [[START, 6, 5, END]]
+    assert found.validation.tolist() == [[START, 6, 5, END]]
     np.testing.assert_array_equal(found.membership, corpora.block_membership(6, 3))
 
 
@@ -315,26 +328,32 @@ def test_text_with_a_table(tmp_path: Path) -> None:
     assert found.d_vocab == 7
 
 
+def write_text(path: Path, documents: np.ndarray) -> None:
+    """Write documents as `corpora.read` takes them: word numbers, END last."""
+    lines = [" ".join(map(str, row[row >= FIRST_WORD] - FIRST_WORD)) for row in documents]
+    path.write_text("".join(f"{line} END\n" for line in lines))
+
+
 @given(sampled(), st.integers(0, 3))
 @hypothesis_settings(max_examples=25)
 def test_written_documents_are_read_back(
-    tmp_path_factory: pytest.TempPathFactory, corpus: SampledCorpus, seed: int
+    tmp_path_factory: pytest.TempPathFactory, corpus: SampledCorpusSettings, seed: int
 ) -> None:
     folder = tmp_path_factory.mktemp("text")
     corpus = corpus.model_copy(update={"boundaries": True})
     sample = corpora.sample(corpus, rng(seed))
-    for name in ("train", "dev"):
-        corpora.write(folder / name, getattr(sample, name))
+    for name in ("train", "validation"):
+        write_text(folder / name, getattr(sample, name))
     found = corpora.read(
-        TextCorpus(
+        TextFileCorpusSettings(
             kind="text",
             train=folder / "train",
-            dev=folder / "dev",
+            validation=folder / "validation",
             topics=1,
             words=corpus.words,
         )
     )
-    for name in ("train", "dev"):
+    for name in ("train", "validation"):
         read, sampled_ = getattr(found, name), getattr(sample, name)
         width = read.shape[1]  # read documents are padded to the longest that there is
         np.testing.assert_array_equal(read, sampled_[:, :width])
@@ -342,7 +361,7 @@ def test_written_documents_are_read_back(
 
 
 def test_written_documents_without_boundaries_end_with_END(tmp_path: Path) -> None:
-    corpora.write(tmp_path / "a", np.array([[4, 9, PAD], [5, 5, 5]]))
+    write_text(tmp_path / "a", np.array([[4, 9, PAD], [5, 5, 5]]))
     assert (tmp_path / "a").read_text() == "0 5 END\n1 1 1 END\n"
 
 
@@ -373,7 +392,7 @@ BAD_TABLES = {
 }
 
 
-def assert_refused(corpus: TextCorpus, place: str, named: str) -> None:
+def assert_refused(corpus: TextFileCorpusSettings, place: str, named: str) -> None:
     """Reading names file, line and what is wrong in one line."""
     with pytest.raises(ValueError) as caught:
         corpora.read(corpus)
@@ -384,11 +403,11 @@ def assert_refused(corpus: TextCorpus, place: str, named: str) -> None:
 
 
 @pytest.mark.parametrize(("train", "line", "named"), BAD_TRAINING.values(), ids=BAD_TRAINING)
-@pytest.mark.parametrize("which", ["train", "dev"])
+@pytest.mark.parametrize("which", ["train", "validation"])
 def test_bad_documents_are_named_by_file_and_line(
     tmp_path: Path, which: str, train: str, line: str, named: str
 ) -> None:
-    contents = {"train": "0 END\n", "dev": "0 END\n"} | {which: train}
+    contents = {"train": "0 END\n", "validation": "0 END\n"} | {which: train}
     assert_refused(text(tmp_path, **contents), f"{tmp_path / which}.txt{line}", named)
 
 
@@ -413,8 +432,8 @@ def test_words_that_a_table_lacks_are_unknown(tmp_path: Path) -> None:
 
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     corpus = text(tmp_path, "0 END\n")
-    (tmp_path / "dev.txt").write_bytes(b"0 \xff\xfe END\n")
-    assert_refused(corpus, f"{tmp_path / 'dev.txt'}", "UTF-8")
+    (tmp_path / "validation.txt").write_bytes(b"0 \xff\xfe END\n")
+    assert_refused(corpus, f"{tmp_path / 'validation.txt'}", "UTF-8")
 
 
 def test_a_table_of_more_words_than_ids_is_refused(tmp_path: Path) -> None:
@@ -430,9 +449,9 @@ def test_a_table_of_more_words_than_ids_is_refused(tmp_path: Path) -> None:
 def test_a_stored_corpus_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "corpus.safetensors"
     corpus = corpora.sample(overlap(train=30), rng())
-    storage.write_corpus(path, corpus)
-    found = storage.read_corpus(path)
-    for name in ("train", "dev", "membership"):
+    corpora.save(path, corpus)
+    found = corpora.load(path)
+    for name in ("train", "validation", "membership"):
         one, other = getattr(corpus, name), getattr(found, name)
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
@@ -445,9 +464,9 @@ def test_a_file_that_is_no_corpus_is_named(tmp_path: Path) -> None:
         with pytest.raises(
             artifacts.UnreadableArtifact, match=r"corpus\.safetensors: .*not a corp"
         ):
-            storage.read_corpus(path)
+            corpora.load(path)
 
 
 def test_settings_that_make_no_blocks_are_refused() -> None:
     with pytest.raises(ValueError, match="words \\(100\\) is not a multiple of topics \\(7\\)"):
-        settings.LdaCorpus(kind="lda", topics=7)
+        settings.LdaCorpusSettings(kind="lda", topics=7)

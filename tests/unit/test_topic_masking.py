@@ -13,7 +13,7 @@ from scripts.anatomy.topic import experiment
 from scripts.anatomy.topic.corpora import END, FIRST_WORD, MASK, PAD, START, Corpus
 from scripts.anatomy.topic.corpora import block_membership as blocks
 from scripts.anatomy.topic.masking import MaskedBatch, mask
-from scripts.anatomy.topic.settings import Masking, Variant
+from scripts.anatomy.topic.settings import TopicMaskingSettings, TopicVariantSettings
 
 WORDS = 20
 D_VOCAB = WORDS + FIRST_WORD
@@ -30,7 +30,10 @@ def documents(docs: int, words: int, *, seed: int = 0, pads: int = 0) -> Tensor:
 
 def masked(tokens: Tensor, *, seed: int = 0, **masking: object) -> MaskedBatch:
     return mask(
-        tokens, Masking.model_validate(masking), D_VOCAB, torch.Generator().manual_seed(seed)
+        tokens,
+        TopicMaskingSettings.model_validate(masking),
+        D_VOCAB,
+        torch.Generator().manual_seed(seed),
     )
 
 
@@ -45,13 +48,13 @@ def masked_batches(draw: st.DrawFn) -> MaskedBatch:
         )
         framed = [START, *body, END] if draw(st.booleans()) else body
         rows.append(framed + [PAD] * (11 - len(framed)))
-    p_c = draw(st.floats(0, 1))
+    keep_prob = draw(st.floats(0, 1))
     return masked(
         torch.tensor(rows),
         seed=draw(st.integers(0, 99)),
-        p_m=draw(st.floats(1e-6, 1 - 1e-6)),
-        p_c=p_c,
-        p_r=draw(st.floats(0, 1)) * (1 - p_c),
+        mask_prob=draw(st.floats(1e-6, 1 - 1e-6)),
+        keep_prob=keep_prob,
+        random_prob=draw(st.floats(0, 1)) * (1 - keep_prob),
         context=draw(st.sampled_from(["visible", "hidden"])),
         random_tokens=draw(st.sampled_from(["words", "all"])),
     )
@@ -66,30 +69,41 @@ def assert_share(hits: Tensor, expected: float) -> None:
 
 @pytest.mark.parametrize("random_tokens", ["words", "all"])
 @pytest.mark.parametrize(
-    ("p_m", "p_c", "p_r"), [(0.15, 0.1, 0.1), (0.4, 0.3, 0.5), (0.05, 0.0, 0.9), (0.7, 0.6, 0.0)]
+    ("mask_prob", "keep_prob", "random_prob"),
+    [(0.15, 0.1, 0.1), (0.4, 0.3, 0.5), (0.05, 0.0, 0.9), (0.7, 0.6, 0.0)],
 )
-def test_shares(p_m: float, p_c: float, p_r: float, random_tokens: str) -> None:
+def test_shares(mask_prob: float, keep_prob: float, random_prob: float, random_tokens: str) -> None:
     tokens = documents(1500, 100, pads=3)
-    batch = masked(tokens, p_m=p_m, p_c=p_c, p_r=p_r, random_tokens=random_tokens)
+    batch = masked(
+        tokens,
+        mask_prob=mask_prob,
+        keep_prob=keep_prob,
+        random_prob=random_prob,
+        random_tokens=random_tokens,
+    )
     is_word = tokens >= FIRST_WORD
-    assert_share(batch.selected[is_word], p_m)
+    assert_share(batch.selected[is_word], mask_prob)
     true, seen = batch.target, batch.query
     # a random token may by chance be the true one, or MASK
-    chance = p_r / (WORDS if random_tokens == "words" else D_VOCAB)
-    assert_share(seen == true, p_c + chance)
-    assert_share(seen == MASK, 1 - p_c - p_r + (chance if random_tokens == "all" else 0))
+    chance = random_prob / (WORDS if random_tokens == "words" else D_VOCAB)
+    assert_share(seen == true, keep_prob + chance)
+    assert_share(
+        seen == MASK, 1 - keep_prob - random_prob + (chance if random_tokens == "all" else 0)
+    )
     special = torch.isin(seen, torch.tensor([PAD, START, END]))
     assert_share(special, 3 * chance if random_tokens == "all" else 0)
     # what is selected does not depend on the place, nor what becomes of it on the word
-    assert_share(batch.selected[:, 1], p_m)
-    assert_share(batch.selected[:, 100], p_m)
-    assert_share(seen[true == FIRST_WORD] == FIRST_WORD, p_c + chance)
+    assert_share(batch.selected[:, 1], mask_prob)
+    assert_share(batch.selected[:, 100], mask_prob)
+    assert_share(seen[true == FIRST_WORD] == FIRST_WORD, keep_prob + chance)
 
 
 def test_random_words_are_uniform_over_their_range() -> None:
     tokens = documents(800, 60)
     for random_tokens, lowest in (("words", FIRST_WORD), ("all", 0)):
-        batch = masked(tokens, p_m=0.5, p_c=0, p_r=1, random_tokens=random_tokens)
+        batch = masked(
+            tokens, mask_prob=0.5, keep_prob=0, random_prob=1, random_tokens=random_tokens
+        )
         drawn = torch.bincount(batch.query, minlength=D_VOCAB)
         assert len(drawn) == D_VOCAB
         assert (drawn[:lowest] == 0).all()
@@ -106,7 +120,7 @@ def test_only_words_are_selected_and_at_least_one_a_document(batch: MaskedBatch)
 
 def test_a_word_that_has_to_be_selected_is_any_word() -> None:
     tokens = documents(4000, 5, pads=2)
-    batch = masked(tokens, p_m=1e-6)
+    batch = masked(tokens, mask_prob=1e-6)
     assert batch.selected.sum(dim=1).tolist() == [1] * 4000
     for place in range(1, 6):
         assert_share(batch.selected[:, place], 1 / 5)
@@ -114,11 +128,11 @@ def test_a_word_that_has_to_be_selected_is_any_word() -> None:
 
 def test_all_kept_all_random_or_all_masked() -> None:
     tokens = documents(30, 40)
-    kept = masked(tokens, p_m=0.5, p_c=1, p_r=0)
+    kept = masked(tokens, mask_prob=0.5, keep_prob=1, random_prob=0)
     assert kept.observed.equal(tokens)
-    gone = masked(tokens, p_m=0.5, p_c=0, p_r=0)
+    gone = masked(tokens, mask_prob=0.5, keep_prob=0, random_prob=0)
     assert (gone.query == MASK).all()
-    random = masked(tokens, p_m=0.5, p_c=0, p_r=1)
+    random = masked(tokens, mask_prob=0.5, keep_prob=0, random_prob=1)
     assert not (random.query == MASK).any()
     assert gone.selected.equal(random.selected)  # the same draw, whatever becomes of them
 
@@ -189,7 +203,9 @@ def batches(seed: int = 0, docs: int = 23, **variant: object) -> experiment._Bat
     train[:, 1] = FIRST_WORD + np.arange(docs) % WORDS
     train[:, 2] = FIRST_WORD + np.arange(docs) // WORDS
     corpus = Corpus(train, train[:3], blocks(WORDS, 4))
-    return experiment._Batches(corpus, Variant.model_validate({"batch": 5} | variant), seed, "cpu")
+    return experiment._Batches(
+        corpus, TopicVariantSettings.model_validate({"batch": 5} | variant), seed, "cpu"
+    )
 
 
 def numbers(batch: MaskedBatch) -> list[int]:

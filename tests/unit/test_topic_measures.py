@@ -15,7 +15,7 @@ from scripts.anatomy.topic.corpora import END, FIRST_WORD, MASK, PAD, START, blo
 from scripts.anatomy.topic.masking import MaskedBatch
 from scripts.anatomy.topic.measures import CLASSES
 from scripts.anatomy.topic.model import TopicTransformer
-from scripts.anatomy.topic.settings import CompactModel, Init
+from scripts.anatomy.topic.settings import CompactModelSettings, InitSettings
 
 # seven words, three topics: shared words, and one of no topic
 MEMBERSHIP = np.array(
@@ -323,19 +323,19 @@ def test_the_slower_of_two_crosses_later() -> None:
 # --- the model as maps between tokens -----------------------------------------------------------
 
 VIEWED = [
-    CompactModel(),
-    CompactModel(attention="trained", head="tied", width=D_VOCAB + 2),
-    CompactModel(embedding="trained", value="identity", head="tied", width=5),
-    CompactModel(embedding="trained", value="identity", head="tied"),
-    CompactModel(embedding="trained", attention="trained", head="trained", width=6),
-    CompactModel(value="block", attention="trained", value_gain=57),
-    CompactModel(value="block", head="trained", input_norm=True),
-    CompactModel(attention="trained", input_norm=True, biases=True),
-    CompactModel(
+    CompactModelSettings(),
+    CompactModelSettings(attention="trained", head="tied", d_model=D_VOCAB + 2),
+    CompactModelSettings(embedding="trained", value="identity", head="tied", d_model=5),
+    CompactModelSettings(embedding="trained", value="identity", head="tied"),
+    CompactModelSettings(embedding="trained", attention="trained", head="trained", d_model=6),
+    CompactModelSettings(value="block", attention="trained", value_gain=57),
+    CompactModelSettings(value="block", head="trained", input_norm=True),
+    CompactModelSettings(attention="trained", input_norm=True, biases=True),
+    CompactModelSettings(
         embedding="trained",
         attention="trained",
         head="tied",
-        width=7,
+        d_model=7,
         input_norm=True,
         biases=True,
     ),
@@ -343,10 +343,12 @@ VIEWED = [
 
 
 @pytest.mark.parametrize("settings", VIEWED, ids=range(len(VIEWED)))
-def test_view_is_what_the_model_does(settings: CompactModel) -> None:
+def test_view_is_what_the_model_does(settings: CompactModelSettings) -> None:
     generator = torch.Generator().manual_seed(0)
     block = torch.randn(D_VOCAB, D_VOCAB, generator=generator)
-    model = TopicTransformer(D_VOCAB, settings, Init(law="normal", scale=0.5), generator, block)
+    model = TopicTransformer(
+        D_VOCAB, settings, InitSettings(distribution="normal", scale=0.5), generator, block
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) / 3)

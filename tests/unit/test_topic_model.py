@@ -18,7 +18,13 @@ from scripts.anatomy.topic.bert import TopicBert, save_for_transformers
 from scripts.anatomy.topic.corpora import END, FIRST_WORD, MASK, PAD, START
 from scripts.anatomy.topic.masking import MaskedBatch, mask
 from scripts.anatomy.topic.model import TopicTransformer, objective
-from scripts.anatomy.topic.settings import BertModel, CompactModel, Init, Masking, Variant
+from scripts.anatomy.topic.settings import (
+    BertModelSettings,
+    CompactModelSettings,
+    InitSettings,
+    TopicMaskingSettings,
+    TopicVariantSettings,
+)
 from scripts.anatomy.training import RunState
 
 WORDS = 8
@@ -41,7 +47,9 @@ class DoubleBatch(MaskedBatch):
 def batch(context: str = "visible", *, seed: int = 0, double: bool = False) -> MaskedBatch:
     """The documents above, masked."""
     tokens = torch.tensor([document + [PAD] * (10 - len(document)) for document in DOCUMENTS])
-    masking = Masking(p_m=0.4, p_c=0.2, p_r=0.3, context=context, random_tokens="all")
+    masking = TopicMaskingSettings(
+        mask_prob=0.4, keep_prob=0.2, random_prob=0.3, context=context, random_tokens="all"
+    )
     found = mask(tokens, masking, D_VOCAB, torch.Generator().manual_seed(seed))
     if context == "hidden":  # the document of one word would have nothing to attend to
         assert found.attended.any(dim=1).all()
@@ -50,12 +58,12 @@ def batch(context: str = "visible", *, seed: int = 0, double: bool = False) -> M
 
 
 def compact(
-    settings: CompactModel, *, seed: int = 0, scale: float = 0.5, double: bool = True
+    settings: CompactModelSettings, *, seed: int = 0, scale: float = 0.5, double: bool = True
 ) -> TopicTransformer:
     """A random model; every trained part is large enough to matter."""
     generator = torch.Generator().manual_seed(seed)
     block = torch.randn(D_VOCAB, D_VOCAB, generator=generator)
-    init = Init(law="normal", scale=scale)
+    init = InitSettings(distribution="normal", scale=scale)
     model = TopicTransformer(D_VOCAB, settings, init, generator, block)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -69,29 +77,31 @@ SWITCHES = {
     "attention": ["uniform", "trained"],
     "value": ["trained", "identity", "block"],
     "head": ["identity", "tied", "trained"],
-    "width": [None, 5, D_VOCAB + 3],
+    "d_model": [None, 5, D_VOCAB + 3],
     "input_norm": [False, True],
     "biases": [False, True],
 }
 
 
-def all_settings() -> Iterator[CompactModel]:
+def all_settings() -> Iterator[CompactModelSettings]:
     """Every combination of the switches that makes a model."""
     for values in itertools.product(*SWITCHES.values()):
         switches = dict(zip(SWITCHES, values, strict=True))
-        if switches["width"] and switches["input_norm"] != switches["biases"]:
+        if switches["d_model"] and switches["input_norm"] != switches["biases"]:
             continue  # seen at the width of the vocabulary
         try:
-            settings = CompactModel(**switches, value_gain=3 if "block" in values else 1)
+            settings = CompactModelSettings(**switches, value_gain=3 if "block" in values else 1)
             settings.check_width(D_VOCAB)
         except ValueError:
             continue
         yield settings
 
 
-def label(settings: CompactModel) -> str:
+def label(settings: CompactModelSettings) -> str:
     """What differs from the defaults."""
-    return "-".join(f"{k}:{v}" for k, v in settings if v != CompactModel.model_fields[k].default)
+    return "-".join(
+        f"{k}:{v}" for k, v in settings if v != CompactModelSettings.model_fields[k].default
+    )
 
 
 ALL_SETTINGS = [*all_settings()]
@@ -148,7 +158,7 @@ def test_every_switch_is_compared() -> None:
 
 
 @every_model
-def test_equals_attention_over_positions(settings: CompactModel) -> None:
+def test_equals_attention_over_positions(settings: CompactModelSettings) -> None:
     model = compact(settings)
     for number, context in enumerate(("visible", "hidden")):
         given = batch(context, seed=number, double=True)
@@ -169,13 +179,13 @@ def test_equals_attention_over_positions(settings: CompactModel) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        CompactModel(attention="trained"),
-        CompactModel(embedding="trained", attention="trained", head="tied", width=5),
-        CompactModel(input_norm=True, biases=True),
+        CompactModelSettings(attention="trained"),
+        CompactModelSettings(embedding="trained", attention="trained", head="tied", d_model=5),
+        CompactModelSettings(input_norm=True, biases=True),
     ],
     ids=label,
 )
-def test_single_precision_is_close(settings: CompactModel) -> None:
+def test_single_precision_is_close(settings: CompactModelSettings) -> None:
     single, double = (compact(settings, double=double) for double in (False, True))
     torch.testing.assert_close(
         single(batch()).double(), double(batch(double=True)), rtol=1e-5, atol=1e-5
@@ -183,7 +193,7 @@ def test_single_precision_is_close(settings: CompactModel) -> None:
 
 
 @every_model
-def test_parameters_are_exactly_what_is_trained(settings: CompactModel) -> None:
+def test_parameters_are_exactly_what_is_trained(settings: CompactModelSettings) -> None:
     model = compact(settings, double=False)
     expected = {
         "W_E": settings.embedding == "trained",
@@ -215,9 +225,9 @@ def test_parameters_are_exactly_what_is_trained(settings: CompactModel) -> None:
 @pytest.mark.parametrize("value", ["identity", "block"])
 def test_the_frozen_value_matrix(value: str) -> None:
     gain = 57 if value == "block" else 1
-    settings = CompactModel(value=value, attention="trained", value_gain=gain)
+    settings = CompactModelSettings(value=value, attention="trained", value_gain=gain)
     block = torch.arange(D_VOCAB**2, dtype=torch.float32).reshape(D_VOCAB, D_VOCAB)
-    model = TopicTransformer(D_VOCAB, settings, Init(), torch.Generator(), block)
+    model = TopicTransformer(D_VOCAB, settings, InitSettings(), torch.Generator(), block)
     # the gain is a factor on the block matrix, and what is stored is what is used
     expected = torch.eye(D_VOCAB) if value == "identity" else 57 * block
     assert model.W_V.equal(expected)
@@ -225,13 +235,13 @@ def test_the_frozen_value_matrix(value: str) -> None:
 
 
 def test_one_hot_embeddings_in_a_wider_space() -> None:
-    model = compact(CompactModel(head="tied", width=D_VOCAB + 3))
+    model = compact(CompactModelSettings(head="tied", d_model=D_VOCAB + 3))
     assert model.W_E.shape == (D_VOCAB + 3, D_VOCAB)
     assert model.W_E.T.matmul(model.W_E).equal(torch.eye(D_VOCAB, dtype=torch.float64))
 
 
 def test_uniform_attention_ignores_the_query() -> None:
-    model = compact(CompactModel())
+    model = compact(CompactModelSettings())
     given = batch(double=True)
     other = DoubleBatch(given.tokens, given.observed, ~given.selected & (given.tokens > 3), False)
     for d in range(len(DOCUMENTS)):
@@ -241,8 +251,8 @@ def test_uniform_attention_ignores_the_query() -> None:
 
 
 def test_near_zero_scores_are_almost_uniform_attention() -> None:
-    uniform = compact(CompactModel(head="trained"))
-    trained = compact(CompactModel(head="trained", attention="trained"))
+    uniform = compact(CompactModelSettings(head="trained"))
+    trained = compact(CompactModelSettings(head="trained", attention="trained"))
     trained.load_state_dict(uniform.state_dict(), strict=False)
     outputs = []
     for scale in (0.0, 1e-4, 1.0):
@@ -253,7 +263,7 @@ def test_near_zero_scores_are_almost_uniform_attention() -> None:
 
 
 def test_the_order_of_words_and_more_padding_change_nothing() -> None:
-    model = compact(CompactModel(attention="trained"))
+    model = compact(CompactModelSettings(attention="trained"))
     given = batch(double=True)
     order = torch.randperm(10, generator=torch.Generator().manual_seed(5))
     shuffled, padded = (
@@ -267,18 +277,20 @@ def test_the_order_of_words_and_more_padding_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("law", "low", "high", "mean", "sd"),
+    ("distribution", "low", "high", "mean", "sd"),
     [
         ("normal", -math.inf, math.inf, 0, 0.02),
         ("uniform", 0, 0.02, 0.01, 0.02 / math.sqrt(12)),
         ("library", -0.05, 0.05, 0, 0.05 / math.sqrt(3)),  # 1/sqrt(400)
     ],
 )
-def test_initial_weights(law: str, low: float, high: float, mean: float, sd: float) -> None:
-    settings = CompactModel(
-        embedding="trained", attention="trained", head="trained", width=400, biases=True
+def test_initial_weights(
+    distribution: str, low: float, high: float, mean: float, sd: float
+) -> None:
+    settings = CompactModelSettings(
+        embedding="trained", attention="trained", head="trained", d_model=400, biases=True
     )
-    init = Init(law=law, scale=0.02)
+    init = InitSettings(distribution=distribution, scale=0.02)
     model = TopicTransformer(D_VOCAB, settings, init, torch.Generator().manual_seed(0))
     for name in ("W_K", "W_Q", "W_V", "W_U"):
         weight = getattr(model, name)
@@ -287,13 +299,13 @@ def test_initial_weights(law: str, low: float, high: float, mean: float, sd: flo
         assert weight.mean().item() == pytest.approx(mean, abs=5 * sd / math.sqrt(n))
         assert weight.std().item() == pytest.approx(sd, rel=0.06)
     assert not model.W_K.equal(model.W_Q)
-    embedding_sd = 1 if law == "library" else sd
+    embedding_sd = 1 if distribution == "library" else sd
     assert model.W_E.std().item() == pytest.approx(embedding_sd, rel=0.06)
     assert not model.b_V.any() and not model.b_U.any()
 
 
 def test_initial_weights_belong_to_their_generator() -> None:
-    settings = CompactModel(embedding="trained", attention="trained", input_norm=True)
+    settings = CompactModelSettings(embedding="trained", attention="trained", input_norm=True)
     before = torch.get_rng_state()
     one, same, other = (compact(settings, seed=seed).state_dict() for seed in (0, 0, 1))
     assert torch.get_rng_state().equal(before)
@@ -302,9 +314,9 @@ def test_initial_weights_belong_to_their_generator() -> None:
 
 
 def test_what_the_penalty_is_on() -> None:
-    trained = compact(CompactModel(embedding="trained", head="tied"))
+    trained = compact(CompactModelSettings(embedding="trained", head="tied"))
     assert trained.penalised() is trained.W_V
-    frozen = compact(CompactModel(embedding="trained", value="identity", head="tied"))
+    frozen = compact(CompactModelSettings(embedding="trained", value="identity", head="tied"))
     assert frozen.penalised() is frozen.W_E
 
 
@@ -360,9 +372,11 @@ def test_released_squared_loss_is_the_mean_over_entries() -> None:
 @pytest.mark.parametrize("value", ["trained", "identity"])
 def test_the_penalty_is_the_squared_norm_and_has_a_gradient(value: str, tmp_path: Path) -> None:
     corpus = small_corpus()
-    settings = {"model": CompactModel(value=value, embedding="trained", head="tied")}
+    settings = {"model": CompactModelSettings(value=value, embedding="trained", head="tied")}
     decayed, plain = (
-        Variant(**settings, loss="squared", optimiser="sgd", learning_rate=0.1, l2=l2, steps=1)
+        TopicVariantSettings(
+            **settings, loss="squared", optimiser="sgd", learning_rate=0.1, l2=l2, steps=1
+        )
         for l2 in (0.25, 0.0)
     )
     model = experiment.build(plain, corpus, 0)
@@ -383,8 +397,8 @@ def test_the_held_out_loss_is_over_all_documents_and_without_the_penalty(
     loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = small_corpus()
-    variant = Variant(loss=loss, l2=0.3, learning_rate=0.1, steps=4, checkpoints=2)
-    whole = experiment._dev_batches(corpus, variant, 0, "cpu")
+    variant = TopicVariantSettings(loss=loss, l2=0.3, learning_rate=0.1, steps=4, checkpoints=2)
+    whole = experiment._validation_batches(corpus, variant, 0, "cpu")
     assert [len(part.tokens) for part in whole] == [7]
     monkeypatch.setattr(experiment, "DEV_DOCS_AT_ONCE", 3)  # so that seven documents are 3 + 3 + 1
     with RunState(tmp_path, "") as state:
@@ -392,8 +406,11 @@ def test_the_held_out_loss_is_over_all_documents_and_without_the_penalty(
     evaluations = trained.run.evaluations
     assert [record["step"] for record in evaluations] == [0, 1, 4]
     for given, found in (
-        (whole[0], trained.dev_loss),
-        (whole[0].rows(torch.arange(3)), evaluations[-1]["dev_loss"]),  # the curve needs no more
+        (whole[0], trained.validation_loss),
+        (
+            whole[0].rows(torch.arange(3)),
+            evaluations[-1]["validation_loss"],
+        ),  # the curve needs no more
     ):
         output = trained.model(given)
         labels = (torch.arange(len(output)), given.target, given.document)
@@ -407,16 +424,16 @@ def test_the_held_out_loss_is_over_all_documents_and_without_the_penalty(
 def small_corpus(**changes: object) -> corpora.Corpus:
     """A few documents of eight words in four topics."""
     settings = {
-        "kind": "lda", "topics": 4, "words": WORDS, "alpha": 0.5, "train": 30, "dev": 7,
-        "length": {"shortest": 3, "longest": 9},
+        "kind": "lda", "topics": 4, "words": WORDS, "alpha": 0.5, "train": 30, "validation": 7,
+        "min_length": 3, "max_length": 9,
     }  # fmt: skip
-    sampled = corpora.settings.LdaCorpus.model_validate(settings | changes)
+    sampled = corpora.settings.LdaCorpusSettings.model_validate(settings | changes)
     return corpora.sample(sampled, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("context", ["visible", "hidden"])
 def test_block_value_is_the_theorems_matrix(context: str) -> None:
-    masking = Masking(p_m=0.3, p_c=0.2, p_r=0.15, context=context)
+    masking = TopicMaskingSettings(mask_prob=0.3, keep_prob=0.2, random_prob=0.15, context=context)
     found = experiment.block_value(small_corpus(), masking).double().numpy()
     visible = context == "visible"
     setting = theory.Setting(4, 2, 2, p_m=0.3, p_c=0.2, p_r=0.15, visible=visible)
@@ -430,7 +447,9 @@ def test_block_value_is_the_theorems_matrix(context: str) -> None:
 
 
 def test_block_value_is_what_the_model_gets() -> None:
-    variant = Variant(model=CompactModel(value="block", attention="trained", value_gain=57))
+    variant = TopicVariantSettings(
+        model=CompactModelSettings(value="block", attention="trained", value_gain=57)
+    )
     model = experiment.build(variant, small_corpus(), 0)
     expected = 57 * experiment.block_value(small_corpus(), variant.masking)
     torch.testing.assert_close(model.W_V, expected)
@@ -447,7 +466,9 @@ def test_block_value_is_what_the_model_gets() -> None:
 def test_block_value_needs_blocks(membership: np.ndarray) -> None:
     documents = np.full((2, 3), 4, dtype=np.int16)
     with pytest.raises(ValueError, match="disjoint topics of equal size"):
-        experiment.block_value(corpora.Corpus(documents, documents, membership), Masking())
+        experiment.block_value(
+            corpora.Corpus(documents, documents, membership), TopicMaskingSettings()
+        )
 
 
 # --- BERT ---------------------------------------------------------------------------------------
@@ -456,7 +477,7 @@ def test_block_value_needs_blocks(membership: np.ndarray) -> None:
 def bert(seed: int = 0, **settings: object) -> TopicBert:
     """A small BERT whose attention is far from uniform."""
     model = TopicBert(
-        D_VOCAB, 10, BertModel(kind="bert", width=12, feed_forward=16, **settings), seed
+        D_VOCAB, 10, BertModelSettings(kind="bert", d_model=12, d_ff=16, **settings), seed
     )
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -489,7 +510,7 @@ def in_forward(model: TopicBert, given: MaskedBatch) -> Iterator[Tensor]:
 @pytest.mark.parametrize("context", ["visible", "hidden"])
 def test_bert_attends_to_what_is_not_hidden(context: str) -> None:
     given = batch(context)
-    for weights in in_forward(bert(layers=2, heads=3), given):
+    for weights in in_forward(bert(n_layers=2, n_heads=3), given):
         assert weights.shape == (4, 3, 10, 10)
         unseen = ~given.attended[:, None, None, :].expand_as(weights)
         assert (weights[unseen] == 0).all()
@@ -498,7 +519,7 @@ def test_bert_attends_to_what_is_not_hidden(context: str) -> None:
 
 @pytest.mark.parametrize("context", ["visible", "hidden"])
 def test_a_hidden_word_is_seen_by_no_other_position(context: str) -> None:
-    model, given = bert(layers=2, heads=2), batch(context)
+    model, given = bert(n_layers=2, n_heads=2), batch(context)
     place = 2  # of the selected words
     others = (given.document == given.document[place]).logical_and(
         torch.arange(len(given.document)) != place
@@ -516,7 +537,7 @@ def test_a_hidden_word_is_seen_by_no_other_position(context: str) -> None:
 
 
 def test_bert_predicts_as_the_library_does_document_by_document() -> None:
-    model, given = bert(layers=2, heads=3), batch()
+    model, given = bert(n_layers=2, n_heads=3), batch()
     rows = []
     for d in range(len(DOCUMENTS)):
         length = len(DOCUMENTS[d])
@@ -527,7 +548,7 @@ def test_bert_predicts_as_the_library_does_document_by_document() -> None:
 
 @pytest.mark.parametrize("docs_at_once", [1, 3, 50])
 def test_attention_is_the_librarys_own(tokens: np.ndarray, docs_at_once: int) -> None:
-    model = bert(layers=2, heads=3)
+    model = bert(n_layers=2, n_heads=3)
     found = model.attention(tokens, docs_at_once=docs_at_once)
     assert found.shape == (2, 4, 3, 10, 10)
     library = LibraryBert(model.lm.config, add_pooling_layer=False).eval()
@@ -545,8 +566,8 @@ def test_attention_is_the_librarys_own(tokens: np.ndarray, docs_at_once: int) ->
 
 def trained_bert(tmp_path: Path, **settings: object) -> tuple[TopicBert, TopicBert]:
     """Before and after ten steps of training."""
-    variant = Variant(
-        model=BertModel(kind="bert", width=12, feed_forward=16, **settings),
+    variant = TopicVariantSettings(
+        model=BertModelSettings(kind="bert", d_model=12, d_ff=16, **settings),
         learning_rate=0.01,
         steps=10,
         batch=8,
@@ -560,7 +581,7 @@ def trained_bert(tmp_path: Path, **settings: object) -> tuple[TopicBert, TopicBe
 
 
 def test_frozen_attention_is_uniform_and_stays_so(tmp_path: Path, tokens: np.ndarray) -> None:
-    for model in trained_bert(tmp_path, layers=2, heads=2, attention="uniform"):
+    for model in trained_bert(tmp_path, n_layers=2, n_heads=2, attention="uniform"):
         maps = model.attention(tokens)
         for d, document in enumerate(DOCUMENTS):
             n = len(document)
@@ -589,7 +610,7 @@ def test_trained_embeddings_are_tied_to_the_head(tmp_path: Path) -> None:
 
 
 def test_bert_belongs_to_its_seed() -> None:
-    settings, before = BertModel(kind="bert", width=12), torch.get_rng_state()
+    settings, before = BertModelSettings(kind="bert", d_model=12), torch.get_rng_state()
     one, same, other = (TopicBert(D_VOCAB, 10, settings, seed).state_dict() for seed in (0, 0, 1))
     assert torch.get_rng_state().equal(before)
     assert all(one[name].equal(same[name]) for name in one)
@@ -599,7 +620,9 @@ def test_bert_belongs_to_its_seed() -> None:
 
 def test_bert_is_as_wide_as_the_vocabulary_by_default() -> None:
     corpus = small_corpus()
-    model = experiment.build(Variant(model=BertModel(kind="bert", heads=4)), corpus, 0)
+    model = experiment.build(
+        TopicVariantSettings(model=BertModelSettings(kind="bert", n_heads=4)), corpus, 0
+    )
     embeddings = model.lm.bert.embeddings
     assert embeddings.word_embeddings.weight.shape == (D_VOCAB, D_VOCAB)
     # a place for every word, START and END
@@ -608,7 +631,7 @@ def test_bert_is_as_wide_as_the_vocabulary_by_default() -> None:
 
 def test_a_trained_bert_can_be_read_by_the_other_studies(tmp_path: Path) -> None:
     """Otherwise the embedding study reads other weights than those that were trained."""
-    settings = BertModel(kind="bert", layers=2, heads=2, width=16, feed_forward=24)
+    settings = BertModelSettings(kind="bert", n_layers=2, n_heads=2, d_model=16, d_ff=24)
     trained = TopicBert(24, 12, settings, seed=3)
     save_for_transformers(trained.state_dict(), settings, tmp_path)
     model = loading.model(tmp_path)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from scripts.anatomy import artifacts, seeding
-from scripts.anatomy.topic import corpora, settings, storage
+from scripts.anatomy.topic import corpora, settings
 from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, fit
 from scripts.topic import train as train_script
 
@@ -588,8 +588,8 @@ def test_a_second_process_waits_for_the_first(
 
 def training_job(folder: Path) -> SimpleNamespace:
     """What the workflow gives the script that trains, for a tiny model."""
-    variant = settings.Variant(
-        model=settings.CompactModel(attention="trained"),
+    variant = settings.TopicVariantSettings(
+        model=settings.CompactModelSettings(attention="trained"),
         learning_rate=0.05,
         schedule="linear",
         warmup=10,
@@ -630,18 +630,19 @@ def results(folder: Path) -> dict[Path, bytes]:
 
 
 def test_killed_at_random_and_run_again(tmp_path: Path) -> None:
-    tiny = settings.LdaCorpus(
+    tiny = settings.LdaCorpusSettings(
         kind="lda",
         topics=3,
         words=12,
-        length=settings.Length(shortest=4, longest=9),
+        min_length=4,
+        max_length=9,
         train=60,
-        dev=20,
+        validation=20,
     )
     corpus = corpora.sample(tiny, np.random.default_rng(0))
     for folder in (tmp_path / "straight", tmp_path / "killed"):
         folder.mkdir()
-        storage.write_corpus(folder / "corpus.safetensors", corpus)
+        corpora.save(folder / "corpus.safetensors", corpus)
     train_script.main(training_job(tmp_path / "straight"))
 
     # the child takes its time over every step, which changes no number

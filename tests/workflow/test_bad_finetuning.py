@@ -9,7 +9,7 @@ import pytest
 import tiny_models
 from checkouts import Checkout
 
-RUN = {"model": "encoder", "data": "opinions", "layers": [-1], "steps": 2, "longest": 24}
+RUN = {"model": "encoder", "data": "opinions", "layers": [-1], "steps": 2, "max_length": 24}
 PAIR = {"lower": "encoder", "upper": "mine", "blocks": 1}
 
 

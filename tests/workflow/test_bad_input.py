@@ -63,23 +63,23 @@ def alignment(**settings: Any) -> dict[str, Any]:
             corpus(kind="lda", topics=10, words=95),
             "topic.corpora.mine: words (95) is not a multiple of topics (10)",
         ),
-        (variant(masking={"p_m": 1}), "topic.variants.mine.masking.p_m: "),
+        (variant(masking={"mask_prob": 1}), "topic.variants.mine.masking.mask_prob: "),
         (
-            variant(masking={"p_c": 0.6, "p_r": 0.6}),
-            "topic.variants.mine.masking: p_c + p_r is 1.2, above 1",
+            variant(masking={"keep_prob": 0.6, "random_prob": 0.6}),
+            "topic.variants.mine.masking: keep_prob + random_prob is 1.2, above 1",
         ),
         (corpus(kind="exact", tau=11), "topic.corpora.mine: tau (11) is above topics (10)"),
-        (variant(model={"width": 50}), "topic.variants.mine.model: one_hot needs a width"),
+        (variant(model={"d_model": 50}), "topic.variants.mine.model: one_hot needs d_model"),
         (
-            variant(model={"kind": "bert", "width": 64, "heads": 3}),
-            "topic.variants.mine.model: heads (3) does not divide width (64)",
+            variant(model={"kind": "bert", "d_model": 64, "n_heads": 3}),
+            "topic.variants.mine.model: n_heads (3) does not divide d_model (64)",
         ),
         (
             variant(model={"value": "identity"}),
             "topic.variants.mine.model: nothing is left to train",
         ),
         (
-            corpus(**TEXT, train="no/such.txt", dev="no/such.txt"),
+            corpus(**TEXT, train="no/such.txt", validation="no/such.txt"),
             "topic.corpora.mine.train: no such file: no/such.txt",
         ),
         (variant(corpora=["ldaa"]), "topic.variants.mine: no corpus named ldaa"),
@@ -158,8 +158,8 @@ def alignment(**settings: Any) -> dict[str, Any]:
         ({"topics": {}}, "topics: there is no such key"),
     ],
     ids=[
-        *("unknown key", "wrong type", "words not divisible by topics", "p_m outside (0, 1)"),
-        *("p_c + p_r > 1", "tau > topics", "one-hot wider than the model", "heads"),
+        *("unknown key", "wrong type", "words not divisible by topics", "mask_prob outside (0, 1)"),
+        *("keep_prob + random_prob > 1", "tau > topics", "one-hot wider than the model", "heads"),
         *("nothing to train", "no such file", "no such corpus", "no such variant"),
         *("text of no such model", "embedding of no such model", "a model that is removed"),
         *("hidden states on no such corpus", "reference that is no filter", "k above top"),
@@ -218,10 +218,10 @@ def test_a_mistake_in_a_text_corpus_is_told_before_any_job_starts(
     fresh: Checkout, text: str, reason: str
 ) -> None:
     """Own documents with one bad line would fail midway, or be learned wrongly."""
-    train, dev = (fresh.directory / name for name in ("train.txt", "dev.txt"))
+    train, validation = (fresh.directory / name for name in ("train.txt", "validation.txt"))
     train.write_text(text)
-    dev.write_text("0 3 END\n")
-    (line,) = told(fresh, **corpus(**TEXT, train=str(train), dev=str(dev)))
+    validation.write_text("0 3 END\n")
+    (line,) = told(fresh, **corpus(**TEXT, train=str(train), validation=str(validation)))
     assert line.startswith("topic.corpora.mine: ") and reason in line
 
 
@@ -229,7 +229,7 @@ def test_a_text_corpus_without_mistakes_is_taken(fresh: Checkout) -> None:
     """The authors' data, and anybody's own, could not be used."""
     documents = fresh.directory / "documents.txt"
     documents.write_text("0 1 END\n2 3 END\n")
-    fresh.configure(**corpus(**TEXT, train=str(documents), dev=str(documents)))
+    fresh.configure(**corpus(**TEXT, train=str(documents), validation=str(documents)))
     fresh.snakemake("--", "results/topic/mine/seed0/corpus.safetensors")
 
 

@@ -132,9 +132,9 @@ def test_a_package_that_is_not_installed_is_named(
     ("settings", "dictionary", "line"),
     [
         ({"column": "body"}, {}, "{path}: no column body, only text"),
-        ({"shortest": 100}, {}, "{path}: no document of 100 words or more"),
+        ({"min_length": 100}, {}, "{path}: no document of 100 words or more"),
         (
-            {"shortest": 10},
+            {"min_length": 10},
             {"no_below": 300},
             "no_below (300) and no_above (0.1) leave none of the 48 words of 240 documents",
         ),
@@ -155,7 +155,7 @@ def test_a_text_that_gives_nothing_is_named(
 def test_documents_that_are_too_long_are_cut_and_counted(finished: Path) -> None:
     """A model of few positions would end in an index error, or read less than is told."""
     reading = artifacts.read_json(finished / "results/text/stories/encoder/run.json")["metrics"]
-    longest = max(len(text.split()) for text in tiny_models.documents())
-    assert longest > tiny_models.BERT_POSITIONS
+    max_length = max(len(text.split()) for text in tiny_models.documents())
+    assert max_length > tiny_models.BERT_POSITIONS
     assert 0 < reading["reading"]["documents_cut"] <= reading["reading"]["documents"] == 60
     assert reading["reading"]["tokens"] <= 60 * tiny_models.BERT_POSITIONS

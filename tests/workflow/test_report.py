@@ -103,7 +103,7 @@ def test_every_run_has_a_row(smoke: Checkout) -> None:
         assert any(name.startswith(prefix) for name in table.columns), prefix
     of_topic = table[table["study"] == "topic"]
     assert (of_topic["params.steps"] <= 20).all()
-    assert of_topic["metrics.loss.last_dev_loss"].notna().all()
+    assert of_topic["metrics.loss.last_validation_loss"].notna().all()
 
 
 def test_results_are_plain_files(smoke: Checkout) -> None:

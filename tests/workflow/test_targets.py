@@ -174,7 +174,7 @@ def test_an_index_is_searched_by_hand(checkout: Checkout, tmp_path: Path) -> Non
 def test_what_the_topic_study_trains_is_a_model_of_the_others(checkout: Checkout) -> None:
     """Its own BERTs could not be read in vocabulary space."""
     own = {"kind": "topic", "corpus": "lda", "variant": "bert", "seed": 2}
-    bert = {"corpora": ["lda"], "model": {"kind": "bert", "width": 16}}
+    bert = {"corpora": ["lda"], "model": {"kind": "bert", "d_model": 16}}
     checkout.configure(
         topic={"variants": {"bert": bert}}, models={"own": own}, embedding={"models": ["own"]}
     )

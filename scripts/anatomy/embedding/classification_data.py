@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 
 from scripts.anatomy import artifacts, assets, hf_datasets
 from scripts.anatomy.embedding.finetuning_settings import (
-    HubLabelled,
+    HubLabelledSettings,
     Labelled,
-    PackagedLabelled,
-    TableLabelled,
+    PackagedLabelledSettings,
+    TableLabelledSettings,
 )
 from scripts.anatomy.text.settings import TABLES
 
@@ -35,11 +35,11 @@ def read(choice: Labelled) -> pd.DataFrame:
         ValueError: A missing column, or labels that are not of two kinds; the source is named.
     """
     match choice:
-        case PackagedLabelled():
+        case PackagedLabelledSettings():
             source, rows = choice.package, _films(assets.find("films"))
-        case TableLabelled():
+        case TableLabelledSettings():
             source, rows = str(choice.path), _table(choice)
-        case HubLabelled():
+        case HubLabelledSettings():
             source, rows = choice.id, _hub(choice)
     rows = rows.dropna(subset=["text", "name"])
     for column in ("text", "name"):
@@ -67,7 +67,7 @@ def _check_plain(values: pd.Series, column: str) -> None:
 def _order(choice: Labelled) -> Any:
     """How labels are sorted; the last is label 1."""
     films = ("rotten", "fresh")
-    return films.index if isinstance(choice, PackagedLabelled) else str
+    return films.index if isinstance(choice, PackagedLabelledSettings) else str
 
 
 def _films(path: Path) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def _films(path: Path) -> pd.DataFrame:
     return table.rename(columns={"category": "name", "movie_name": "group"})
 
 
-def _table(choice: TableLabelled) -> pd.DataFrame:
+def _table(choice: TableLabelledSettings) -> pd.DataFrame:
     readers = {"json": lambda p: pd.read_json(p, lines=True), "csv": pd.read_csv}
     reader = readers.get(TABLES[choice.path.suffix], pd.read_parquet)
     try:
@@ -89,7 +89,7 @@ def _table(choice: TableLabelled) -> pd.DataFrame:
     return _columns(table, choice, str(choice.path), choice.group)
 
 
-def _hub(choice: HubLabelled) -> pd.DataFrame:
+def _hub(choice: HubLabelledSettings) -> pd.DataFrame:
     """The rows of the splits; those of the test split are one group."""
     found = []
     for split in filter(None, (choice.split, choice.test_split)):
@@ -106,7 +106,10 @@ def _hub(choice: HubLabelled) -> pd.DataFrame:
 
 
 def _columns(
-    table: pd.DataFrame, choice: TableLabelled | HubLabelled, source: str, group: str | None
+    table: pd.DataFrame,
+    choice: TableLabelledSettings | HubLabelledSettings,
+    source: str,
+    group: str | None,
 ) -> pd.DataFrame:
     for column in filter(None, (choice.text, choice.label, group)):
         if column not in table:

@@ -20,7 +20,7 @@ from scripts.anatomy.devices import Compute
 from scripts.anatomy.embedding import classification_data
 from scripts.anatomy.embedding.adapters import adapter
 from scripts.anatomy.embedding.adapters import layers as layers_of
-from scripts.anatomy.embedding.finetuning_settings import Finetuned
+from scripts.anatomy.embedding.finetuning_settings import FinetuningRunSettings
 from scripts.anatomy.training import Recipe, Run, RunState, even_steps, fit
 
 ON_CPU = Compute()
@@ -29,27 +29,27 @@ INIT = 0.02  # standard deviation of the linear layer's first weights, as the li
 
 
 @dataclass(frozen=True)
-class Batch:
+class TextBatch:
     """Texts side by side, the shorter ones padded at their end."""
 
     ids: Int[Tensor, "texts positions"]
     mask: Int[Tensor, "texts positions"]
 
-    def to(self, device: str | torch.device) -> "Batch":
+    def to(self, device: str | torch.device) -> "TextBatch":
         """The same on a device."""
-        return Batch(self.ids.to(device), self.mask.to(device))
+        return TextBatch(self.ids.to(device), self.mask.to(device))
 
 
-def padded(texts: Sequence[Int[Tensor, "positions"]], pad: int = 0) -> Batch:
+def padded(texts: Sequence[Int[Tensor, "positions"]], pad: int = 0) -> TextBatch:
     """Put texts side by side; which id padding has does not matter, for it is masked."""
     ids = nn.utils.rnn.pad_sequence(list(texts), batch_first=True, padding_value=pad)
     lengths = torch.tensor([len(text) for text in texts])
-    return Batch(ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long())
+    return TextBatch(ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long())
 
 
 def batched(
     texts: Sequence[Int[Tensor, "positions"]], size: int = TOKENS_AT_ONCE
-) -> Iterator[tuple[Int[np.ndarray, "texts"], Batch]]:
+) -> Iterator[tuple[Int[np.ndarray, "texts"], TextBatch]]:
     """All texts, those alike in length together: which they are, and the batch.
 
     A batch has at most so many tokens, padding included, or else is a single text.
@@ -97,7 +97,7 @@ class Classifier(nn.Module):
         self.model.train(mode and self.inner_dropout)
         return self
 
-    def forward(self, batch: Batch) -> Float[Tensor, "texts 2"]:
+    def forward(self, batch: TextBatch) -> Float[Tensor, "texts 2"]:
         """The logits."""
         found = self.model.base_model(input_ids=batch.ids, attention_mask=batch.mask)
         return self.read(found.last_hidden_state, batch.mask)
@@ -119,7 +119,7 @@ def drop_final_norm(model: PreTrainedModel) -> None:
             setattr(owner, name, nn.Identity())
 
 
-def build(model: PreTrainedModel, settings: Finetuned, seed: int) -> Classifier:
+def build(model: PreTrainedModel, settings: FinetuningRunSettings, seed: int) -> Classifier:
     """The classifier before its training, with what is not trained frozen.
 
     Raises ValueError for a layer that the model has not got.
@@ -137,7 +137,7 @@ def build(model: PreTrainedModel, settings: Finetuned, seed: int) -> Classifier:
     return made
 
 
-def freeze(classifier: Classifier, settings: Finetuned) -> None:
+def freeze(classifier: Classifier, settings: FinetuningRunSettings) -> None:
     """Freeze all parameters but those that the settings name."""
     classifier.requires_grad_(False)
     model = classifier.model
@@ -173,7 +173,7 @@ def train(
     classifier: Classifier,
     texts: Texts,
     validation: Texts,
-    settings: Finetuned,
+    settings: FinetuningRunSettings,
     *,
     seed: int,
     state: RunState,
@@ -198,14 +198,14 @@ def train(
         targets = torch.from_numpy(texts.labels[plan[step]]).to(compute.device)
         return functional.cross_entropy(classifier(batch).float(), targets)
 
-    points = even_steps(0, settings.steps, settings.points)
+    points = even_steps(0, settings.steps, settings.eval_points)
     run = fit(
         classifier,
         loss_at,
         recipe(settings),
         state=state,
         seed=seed,
-        checkpoint_steps=points if settings.points else [],
+        checkpoint_steps=points if settings.eval_points else [],
         keep_parameters=False,
         evaluate=lambda: measure(classifier, validation),
         device=compute.device,
@@ -216,7 +216,7 @@ def train(
     return run, np.unique(np.concatenate(plan))
 
 
-def recipe(settings: Finetuned) -> Recipe:
+def recipe(settings: FinetuningRunSettings) -> Recipe:
     """How a classifier is optimised."""
     return Recipe(
         steps=settings.steps,

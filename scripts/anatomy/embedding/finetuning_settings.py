@@ -28,8 +28,8 @@ from scripts.anatomy.settings import (
 from scripts.anatomy.text.settings import check_file, check_pinned, check_table
 
 Share = Annotated[float, Field(ge=0, lt=1)]
-Variant = Literal["plain", "positions", "final_norm", "published", "differences"]
-Control = Literal[
+TranslationVariant = Literal["plain", "positions", "final_norm", "published", "differences"]
+TranslationControl = Literal[
     "permuted",
     "random_kernel",
     "random_blocks",
@@ -38,8 +38,14 @@ Control = Literal[
     "least_squares",
     "probe",
 ]
-VARIANTS: tuple[Variant, ...] = ("plain", "positions", "final_norm", "published", "differences")
-CONTROLS: tuple[Control, ...] = (
+VARIANTS: tuple[TranslationVariant, ...] = (
+    "plain",
+    "positions",
+    "final_norm",
+    "published",
+    "differences",
+)
+CONTROLS: tuple[TranslationControl, ...] = (
     *("permuted", "random_kernel", "random_blocks", "before"),
     *("identity", "least_squares", "probe"),
 )
@@ -48,7 +54,7 @@ CONTROLS: tuple[Control, ...] = (
 # --- labelled text ------------------------------------------------------------------------------
 
 
-class SomeLabelled(Settings):
+class LabelledSettings(Settings):
     """What all labelled text has. Texts of one group, such as a film, are all in one part."""
 
     test: Annotated[float, Field(gt=0, lt=1)] = Field(
@@ -68,7 +74,7 @@ class SomeLabelled(Settings):
         return self
 
 
-class PackagedLabelled(SomeLabelled):
+class PackagedLabelledSettings(LabelledSettings):
     """Labelled text that a Python package ships."""
 
     kind: Literal["packaged"]
@@ -78,7 +84,7 @@ class PackagedLabelled(SomeLabelled):
     )
 
 
-class TableLabelled(SomeLabelled):
+class TableLabelledSettings(LabelledSettings):
     """A table with a column of texts and one of labels."""
 
     kind: Literal["table"]
@@ -99,7 +105,7 @@ class TableLabelled(SomeLabelled):
         return self
 
 
-class HubLabelled(SomeLabelled):
+class HubLabelledSettings(LabelledSettings):
     """A labelled data set of the Hugging Face hub, or a local folder in one of its formats."""
 
     kind: Literal["hub"]
@@ -121,15 +127,19 @@ class HubLabelled(SomeLabelled):
         return self
 
 
-Labelled = Annotated[PackagedLabelled | TableLabelled | HubLabelled, Field(discriminator="kind")]
+Labelled = Annotated[
+    PackagedLabelledSettings | TableLabelledSettings | HubLabelledSettings,
+    Field(discriminator="kind"),
+]
 
 
 # --- fine-tuning --------------------------------------------------------------------------------
 
 
-class Finetuned(Settings):
+class FinetuningRunSettings(Settings):
     """A classifier: a pretrained model, the mean over its tokens, and a linear layer."""
 
+    renamed = {"longest": "max_length", "points": "eval_points"}
     model: Name = Field(description="One of the models.")
     data: Name = Field(description="Which of the labelled texts.")
     layers: list[int] | None = Field(
@@ -155,17 +165,17 @@ class Finetuned(Settings):
     inner_dropout: bool = Field(
         True, description="The model's own dropout, as its configuration has it, in all layers."
     )
-    longest: Annotated[int, Field(ge=4)] = Field(
+    max_length: Annotated[int, Field(ge=4)] = Field(
         1024, description="Texts are cut to this many tokens, special ones included."
     )
-    points: NonNegativeInt = Field(
+    eval_points: NonNegativeInt = Field(
         4, description="How often the validation texts are looked at, evenly spaced."
     )
 
     _distinct = field_validator("layers")(distinct)
 
 
-class LoraAdapter(Settings):
+class AdapterSettings(Settings):
     """A LoRA adapter as peft writes it, to be read as the difference that it makes."""
 
     model: Name = Field(description="The model that it is for, one of the models.")
@@ -182,7 +192,7 @@ class LoraAdapter(Settings):
         return path
 
 
-class Finetuning(Settings):
+class FinetuningSettings(Settings):
     """Section 4.4 and Appendix D: what fine-tuning changes, read in vocabulary space."""
 
     seeds: list[NonNegativeInt] | None = Field(
@@ -191,8 +201,8 @@ class Finetuning(Settings):
         "the linear layer. Null: as many as the study's seeds.",
     )
     labelled: dict[Name, Labelled] = Field({}, description="Named labelled texts.")
-    runs: dict[Name, Finetuned] = Field({}, description="Named trainings.")
-    adapters: dict[Name, LoraAdapter] = Field(
+    runs: dict[Name, FinetuningRunSettings] = Field({}, description="Named trainings.")
+    adapters: dict[Name, AdapterSettings] = Field(
         {}, description="Named LoRA adapters to read like a training."
     )
     validation: PositiveInt = Field(
@@ -237,7 +247,7 @@ class Finetuning(Settings):
 # --- translation --------------------------------------------------------------------------------
 
 
-class Translated(Settings):
+class TranslationPairSettings(Settings):
     """Lower layers of one model, the upper layers and the classifier of another."""
 
     lower: Name = Field(description="One of the models, whose lower layers are used.")
@@ -257,18 +267,21 @@ class Translated(Settings):
     _distinct = field_validator("cuts")(distinct)
 
 
-class Translation(Settings):
+class TranslationSettings(Settings):
     """Section 5.2: a classifier in another model, without training."""
 
-    pairs: dict[Name, Translated] = Field({}, description="Pairs of models, one name each.")
-    variants: list[Variant] = Field(
+    renamed = {"training": "train"}
+    pairs: dict[Name, TranslationPairSettings] = Field(
+        {}, description="Pairs of models, one name each."
+    )
+    variants: list[TranslationVariant] = Field(
         [*VARIANTS],
         min_length=1,
         description="plain: the kernel alone; positions: the upper model's position embeddings are "
         "added; final_norm: states pass the lower model's last norm, where it has one; published: "
         "both; differences: of the upper layers only what fine-tuning changed, and their norms.",
     )
-    controls: list[Control] = Field(
+    controls: list[TranslationControl] = Field(
         [*CONTROLS],
         description="permuted: the kernel of a vocabulary in another order; random_kernel: one of "
         "the same singular values; random_blocks: upper layers at random weights; before: those "
@@ -279,7 +292,7 @@ class Translation(Settings):
         500, description="Most texts on which every cut is tried, and one chosen."
     )
     test: PositiveInt = Field(2000, description="Most texts for the accuracy at that cut.")
-    training: PositiveInt = Field(
+    train: PositiveInt = Field(
         2000, description="Most training texts, for least_squares and probe alone."
     )
 

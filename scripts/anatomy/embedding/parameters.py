@@ -16,13 +16,13 @@ from torch import Tensor
 
 from scripts.anatomy.embedding.index import TopLists
 from scripts.anatomy.embedding.projection import dual, extremes
-from scripts.anatomy.embedding.settings import Reading
+from scripts.anatomy.embedding.settings import ReadingSettings
 from scripts.anatomy.embedding.views import LayerView, ModelView, fold_norms
 
 WRITTEN = ("V", "W_O", "VO_out")  # what is added to the stream; the rest is compared with it
 
 
-def read_as(model: ModelView, reading: Reading) -> ModelView:
+def read_as(model: ModelView, reading: ReadingSettings) -> ModelView:
     """The model with its parameters as they are to be read.
 
     With the pseudo-inverse, what is compared with the stream is replaced by its dual, of which the

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
-from scripts.anatomy.embedding.finetuning_settings import Finetuning, Translation
+from scripts.anatomy.embedding.finetuning_settings import FinetuningSettings, TranslationSettings
 from scripts.anatomy.settings import (
     Name,
     Seeds,
@@ -23,7 +23,7 @@ from scripts.anatomy.settings import (
 Count = Annotated[int, Field(ge=2)]
 
 
-class Reading(Settings):
+class ReadingSettings(Settings):
     """How vectors are read in vocabulary space."""
 
     fold_norms: bool = Field(
@@ -38,7 +38,7 @@ class Reading(Settings):
     )
 
 
-class TopPairs(Settings):
+class TopPairsSettings(Settings):
     """The largest entries of a head's vocabulary-by-vocabulary matrices."""
 
     top: PositiveInt = Field(50, description="Pairs of each head, largest and smallest each.")
@@ -68,7 +68,7 @@ class TopPairs(Settings):
         return path
 
 
-class Robustness(Settings):
+class RobustnessSettings(Settings):
     """Appendix A: what is left of inner products when only k coordinates are kept."""
 
     vectors: Count = Field(300, description="Vectors of each kind; the score depends on it.")
@@ -79,12 +79,13 @@ class Robustness(Settings):
     )
 
 
-class Hidden(Settings):
+class HiddenStatesSettings(Settings):
     """Section 4.2: do active parameters show in the hidden state?"""
 
+    renamed = {"longest": "max_length"}
     corpus: Name = Field("wikipedia", description="Which corpus of the text study is read.")
     documents: Count = Field(30, description="Documents.")
-    longest: Count = Field(64, description="Documents are cut to this many tokens.")
+    max_length: Count = Field(64, description="Documents are cut to this many tokens.")
     m: PositiveInt = Field(5, description="Most active vectors of a layer.")
     k: PositiveInt = Field(50, description="Top tokens of a vector and of a hidden state.")
     published: bool = Field(
@@ -94,13 +95,13 @@ class Hidden(Settings):
     )
 
 
-class Related(Settings):
+class ParameterSimilaritySettings(Settings):
     """Appendix B.1: do parameters that belong together have similar top tokens?"""
 
     k: PositiveInt = Field(100, description="Top tokens of a vector.")
 
 
-class AlignedPair(Settings):
+class AlignedPairSettings(Settings):
     """Two models that share a vocabulary."""
 
     a: Name = Field(description="One of the models.")
@@ -117,7 +118,7 @@ class AlignedPair(Settings):
     )
 
 
-class OverTraining(Settings):
+class AlignmentOverTrainingSettings(Settings):
     """Pairs of seeds of a variant of the pretraining study, at every checkpoint."""
 
     variant: Name = Field("base", description="A variant whose heads are all learned.")
@@ -128,11 +129,13 @@ class OverTraining(Settings):
     _distinct = field_validator("seeds")(distinct)
 
 
-class Alignment(Settings):
+class AlignmentSettings(Settings):
     """Section 5.1: do parameters of one model correlate with those of the other, over tokens?"""
 
-    pairs: dict[Name, AlignedPair] = Field({}, description="Pairs of models, one name each.")
-    training: OverTraining | None = Field(
+    pairs: dict[Name, AlignedPairSettings] = Field(
+        {}, description="Pairs of models, one name each."
+    )
+    training: AlignmentOverTrainingSettings | None = Field(
         None, description="When in training alignment appears; null leaves this out."
     )
     draws: PositiveInt = Field(
@@ -141,7 +144,7 @@ class Alignment(Settings):
     )
 
 
-class Golden(Settings):
+class GoldenSettings(Settings):
     """Pairs of tokens that a head is known for."""
 
     model: Name = Field(description="One of the models.")
@@ -153,12 +156,12 @@ class Golden(Settings):
     )
 
 
-class EmbeddingStudy(Settings):
+class EmbeddingSettings(Settings):
     """The `embedding:` section."""
 
     seeds: Seeds = Field([0, 1, 2], description="Draws of vectors, of partners and of baselines.")
     models: list[Name] = Field(min_length=1, description="Which of the models to read.")
-    readings: dict[Name, Reading] = Field(
+    readings: dict[Name, ReadingSettings] = Field(
         description="Ways of reading, each with an index of its own. The first "
         "is that of the experiments and figures."
     )
@@ -169,18 +172,26 @@ class EmbeddingStudy(Settings):
     directions: NonNegativeInt = Field(
         4, description="Singular directions of each head that the index has, beyond the paper."
     )
-    pairs: TopPairs = Field(TopPairs(), description="Top pairs of every head.")
-    robustness: Robustness = Field(Robustness(), description="The experiment of Appendix A.")
-    hidden: Hidden = Field(Hidden(), description="The experiment of section 4.2.")
-    related: Related = Field(Related(), description="The experiment of Appendix B.1.")
-    alignment: Alignment = Field(Alignment(), description="Section 5.1: two models side by side.")
-    finetuning: Finetuning = Field(
-        Finetuning(), description="Section 4.4: what fine-tuning changes, read as tokens."
+    pairs: TopPairsSettings = Field(TopPairsSettings(), description="Top pairs of every head.")
+    robustness: RobustnessSettings = Field(
+        RobustnessSettings(), description="The experiment of Appendix A."
     )
-    translation: Translation = Field(
-        Translation(), description="Section 5.2: a classifier in another model."
+    hidden: HiddenStatesSettings = Field(
+        HiddenStatesSettings(), description="The experiment of section 4.2."
     )
-    golden: dict[Name, Golden] = Field(
+    related: ParameterSimilaritySettings = Field(
+        ParameterSimilaritySettings(), description="The experiment of Appendix B.1."
+    )
+    alignment: AlignmentSettings = Field(
+        AlignmentSettings(), description="Section 5.1: two models side by side."
+    )
+    finetuning: FinetuningSettings = Field(
+        FinetuningSettings(), description="Section 4.4: what fine-tuning changes, read as tokens."
+    )
+    translation: TranslationSettings = Field(
+        TranslationSettings(), description="Section 5.2: a classifier in another model."
+    )
+    golden: dict[Name, GoldenSettings] = Field(
         {}, description="Heads whose pairs are known, to be found again."
     )
 
@@ -217,6 +228,6 @@ class EmbeddingStudy(Settings):
         """The reading of the experiments and figures."""
         return next(iter(self.readings))
 
-    def golden_of(self, model: str) -> dict[str, Golden]:
+    def golden_of(self, model: str) -> dict[str, GoldenSettings]:
         """The golden heads of a model."""
         return {n: g for n, g in self.golden.items() if g.model == model}

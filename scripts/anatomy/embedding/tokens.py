@@ -76,12 +76,12 @@ def read_vocabulary(tokenizer: PreTrainedTokenizerBase, d_vocab: int) -> Vocabul
 
 
 def cut(
-    texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, longest: int
+    texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> list[Int[Tensor, "positions"]]:
     """Texts as token ids with the tokenizer's special tokens, at most `longest` of each."""
     import torch  # here, since pages and search only read strings
 
-    found = tokenizer(list(texts), truncation=True, max_length=longest)["input_ids"]
+    found = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]
     return [torch.tensor(ids, dtype=torch.long) for ids in found]
 
 

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 
 from scripts.anatomy.embedding.adapters import final_norm
 from scripts.anatomy.embedding.adapters import layers as layers_of
-from scripts.anatomy.embedding.finetuning import Batch, Classifier, batched, pooled
+from scripts.anatomy.embedding.finetuning import Classifier, TextBatch, batched, pooled
 from scripts.anatomy.embedding.projection import COLUMNS_AT_ONCE, dual
 
 RIDGE = 1e-6  # of the mean diagonal, in least squares
@@ -91,7 +91,9 @@ def least_squares(
 
 
 @torch.inference_mode()
-def states(model: PreTrainedModel, batch: Batch) -> list[Float[Tensor, "texts positions d_model"]]:
+def states(
+    model: PreTrainedModel, batch: TextBatch
+) -> list[Float[Tensor, "texts positions d_model"]]:
     """The states of a model after 0, 1, ... layers, before any last norm, by one forward pass."""
     found: list[Tensor] = []
 
@@ -134,7 +136,7 @@ def top(classifier: Classifier, blocks: int) -> Classifier:
     return _with_layers(classifier, blocks, lambda layers: layers[len(layers) - blocks :])
 
 
-def read_by_top(classifier: Classifier, blocks: int) -> Callable[[Batch], Tensor]:
+def read_by_top(classifier: Classifier, blocks: int) -> Callable[[TextBatch], Tensor]:
     """What gives the states that the last layers read, without running these."""
     place = len(layers_of(classifier.model)) - blocks
     short = _with_layers(classifier, blocks, lambda layers: layers[: max(place, 1)])
@@ -193,7 +195,7 @@ def headed(upper: Classifier, by: Classifier) -> Classifier:
 def classify(
     upper: Classifier,
     translated: Float[Tensor, "texts positions d_B"],
-    batch: Batch,
+    batch: TextBatch,
     *,
     positions: bool = False,
 ) -> Float[Tensor, "texts 2"]:
@@ -252,14 +254,14 @@ class Way:
 
 
 def logits(
-    way: Way, lower: PreTrainedModel, of_cuts: Mapping[int, Tensor], batch: Batch
+    way: Way, lower: PreTrainedModel, of_cuts: Mapping[int, Tensor], batch: TextBatch
 ) -> dict[int, Float[Tensor, "texts 2"]]:
     """The logits at every cut whose states are given; all cuts in one pass of the upper layers."""
     norm = final_norm(lower) if way.final_norm else nn.Identity()
     with torch.inference_mode():
         translated = [norm(state) @ way.kernels[cut].to(state) for cut, state in of_cuts.items()]
     n = len(of_cuts)
-    wide = Batch(batch.ids.repeat(n, 1), batch.mask.repeat(n, 1))
+    wide = TextBatch(batch.ids.repeat(n, 1), batch.mask.repeat(n, 1))
     found = classify(way.upper, torch.cat(translated), wide, positions=way.positions)
     return dict(zip(of_cuts, found.float().cpu().chunk(n), strict=True))
 

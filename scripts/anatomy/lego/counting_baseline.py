@@ -16,7 +16,7 @@ from jaxtyping import Float, Integer
 from scripts.anatomy.lego import graphs
 from scripts.anatomy.lego.graphs import ROOT
 from scripts.anatomy.lego.groups import Group, classes
-from scripts.anatomy.lego.task import Batch
+from scripts.anatomy.lego.tasks import Batch
 
 MOST_CELLS = 3e7  # of what the exact answer computes: a few seconds and half a gigabyte
 SAMPLED_BAGS = 400  # otherwise

@@ -11,54 +11,53 @@ from scripts.anatomy.lego import (
     counting_baseline,
     experiment,
     graphs,
-    laws,
     metrics,
     probes,
     settings,
-    task,
+    tasks,
 )
 from scripts.anatomy.lego.models import LegoModel
-from scripts.anatomy.lego.task import Batch, Task
+from scripts.anatomy.lego.tasks import Batch, Task
 
 SHORTEST = 4  # clauses that make two chains with a step each
 
 
-def examine(
+def evaluate(
     model: LegoModel,
-    variant: settings.Variant,
-    choice: settings.Task,
-    rules: Task,
-    probing: settings.Probing,
+    variant: settings.LegoVariantSettings,
+    task_settings: settings.TaskSettings,
+    task: Task,
+    probing: settings.ProbingSettings,
     history: pd.DataFrame,
     baseline: list[float],
     *,
     seed: int,
 ) -> dict[str, Any]:
-    """Accuracies against the bag, the learning order, shortcuts, layer probes and heads.
+    """Return accuracies, learning order, shortcuts, layer probes and scores of heads.
 
-    `rules` is the law of `choice` in the model's tokens, `history` are the learning curves,
-    `baseline` what the bag tells of each position.
+    `task` is what `task_settings` describe, in the model's tokens. `history` has the learning
+    curves, `baseline` the accuracy of the counting baseline at each position.
     """
-    test = experiment.test_sentences(variant, rules, probing.test, seed)
-    curves = history[[f"position{k}" for k in range(rules.n)]].to_numpy()
-    positions = experiment.supervised(variant, rules.n)
+    test = experiment.test_sentences(variant, task, probing.test, seed)
+    curves = history[[f"position{k}" for k in range(task.n)]].to_numpy()
+    positions = experiment.supervised(variant, task.n)
     found = _accuracies(model, test, baseline, positions)
     found |= _order(curves, history["step"].to_numpy())
     found["sentences_to_solve"] = _sentences_to_solve(history, positions, variant.batch)
-    if choice.held_out:
-        unseen = laws.with_held_out_letters(rules, choice.held_out)
+    if task_settings.held_out:
+        unseen = tasks.with_held_out_letters(task, task_settings.held_out)
         found["held_out_letters"] = _held_out(model, unseen, probing.test, seed)
     if variant.tied and probing.iterations:
-        found["iterations"] = _iterations(model, test, probing.iterations, variant.model.layers)
+        found["iterations"] = _iterations(model, test, probing.iterations, variant.model.n_layers)
         if "extrapolation" in found:
             deepest = np.delete(found["iterations"][-1]["accuracy"], positions).mean()
             gain = deepest - found["extrapolation"]["mean"]
             found["extrapolation"]["more_layers"] = float(gain)
-    if rules.n >= SHORTEST:
-        found["shortcut"] = _shortcut(model, rules, probing.test, seed)
-    found["percolation"] = _percolation(model, rules, probing, seed)
+    if task.n >= SHORTEST:
+        found["shortcut"] = _shortcut(model, task, probing.test, seed)
+    found["percolation"] = _percolation(model, task, probing, seed)
     if variant.has_maps:
-        found["heads"] = _heads(model, rules, probing.maps, seed)
+        found["heads"] = _heads(model, task, probing.maps, seed)
     return found
 
 
@@ -74,7 +73,7 @@ def _accuracies(
     depth = graphs.depths(test.parents)
     found = {
         "accuracy": accuracy.tolist(),
-        "bag": baseline,
+        "counting_baseline": baseline,
         "sentences": len(test),
         "chain": bool((depth == np.arange(depth.shape[1])).all()),
         "by_depth": [float(right[depth == steps].mean()) for steps in range(depth.max() + 1)],
@@ -124,9 +123,9 @@ def _or_none(times: Float[np.ndarray, "positions"]) -> list[float | None]:
     return [float(time) if np.isfinite(time) else None for time in times]
 
 
-def _held_out(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str, Any]:
+def _held_out(model: LegoModel, task: Task, count: int, seed: int) -> dict[str, Any]:
     """Accuracy on sentences of letters that no training sentence had."""
-    batch = laws.test_sentences(rules, count, seed, "held-out letters")
+    batch = tasks.test_sentences(task, count, seed, "held-out letters")
     accuracy = metrics.accuracy(_predicted(model, batch), batch.values)
     return {"accuracy": accuracy.tolist(), "worst": float(accuracy.min())}
 
@@ -143,31 +142,31 @@ def _iterations(
     return found
 
 
-def _shortcut(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str, float]:
+def _shortcut(model: LegoModel, task: Task, count: int, seed: int) -> dict[str, float]:
     """Does the model count where counting is wrong half of the time?
 
     At the leaf of a chain when another chain is beside it, and at a last clause that was moved to
     an earlier variable; there also whether an inner variable of the same depth is known better.
     And at the leaf of a chain that was cut, where nothing is right.
     """
-    first, last = rules.n // 2 - 1, rules.n - 1  # leaves of the first of two chains, of one
+    first, last = task.n // 2 - 1, task.n - 1  # leaves of the first of two chains, of one
 
-    law = task.two_chains(rules, first + 1)
-    _, right, agreement = _counting(model, law, first, "two_chains", count, seed)
+    changed = tasks.two_chains(task, first + 1)
+    _, right, agreement = _counting(model, changed, first, "two_chains", count, seed)
     accuracy = float(right[:, first].mean())
     found = {"two_chains_agreement": agreement, "two_chains_accuracy": accuracy}
 
-    law = task.branched(rules)
-    batch, right, agreement = _counting(model, law, last, "branch", count, seed)
+    changed = tasks.branched(task)
+    batch, right, agreement = _counting(model, changed, last, "branch", count, seed)
     accuracy = float(right[:, last].mean())
     depth = graphs.depths(batch.parents)[:, last]  # on a path a variable's own number
     inner = right[np.arange(len(right)), depth]
     found |= {"branch_agreement": agreement, "branch_accuracy": accuracy}
     found["branch_gap"] = float(inner.mean() - accuracy)
 
-    if len(rules.letters_used) > rules.n:
-        law = task.severed(rules)
-        batch, right, agreement = _counting(model, law, last, "severed", count, seed)
+    if len(task.letters_used) > task.n:
+        changed = tasks.severed(task)
+        batch, right, agreement = _counting(model, changed, last, "severed", count, seed)
         found["severed_agreement"] = agreement
         known = batch.values[:, :last] >= 0
         found["severed_accuracy_before_cut"] = float(right[:, :last][known].mean())
@@ -175,26 +174,26 @@ def _shortcut(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str,
 
 
 def _counting(
-    model: LegoModel, law: Task, leaf: int, name: str, count: int, seed: int
+    model: LegoModel, task: Task, leaf: int, name: str, count: int, seed: int
 ) -> tuple[Batch, Bool[np.ndarray, "sentences n"], float]:
     """Sentences, which predictions are right, and how often that of the leaf is the counted one."""
-    batch = laws.test_sentences(law, count, seed, name)
+    batch = tasks.test_sentences(task, count, seed, name)
     predicted = _predicted(model, batch)
-    says = counting_baseline.counted(law.group, batch)
-    agreement = counting_baseline.agreement(law.group, predicted[:, leaf], says)
+    says = counting_baseline.counted(task.group, batch)
+    agreement = counting_baseline.agreement(task.group, predicted[:, leaf], says)
     return batch, predicted == batch.values, agreement
 
 
 def _percolation(
-    model: LegoModel, rules: Task, probing: settings.Probing, seed: int
+    model: LegoModel, task: Task, probing: settings.ProbingSettings, seed: int
 ) -> dict[str, Any]:
     """Linear probes of every variable's value after every layer."""
     parts = {}
     for name, count in (("probe training", probing.train), ("probe test", probing.test)):
-        sentences = laws.test_sentences(rules, count, seed, name)
+        sentences = tasks.test_sentences(task, count, seed, name)
         held = experiment.tensors(sentences, device(model))
         parts[name] = (held.tokens, held.places, held.values)
-    classes = rules.group.order
+    classes = task.group.order
     weights = probes.fit_probes(probes.states(model, *parts["probe training"]), classes=classes)
     accuracy = probes.probe_accuracy(weights, probes.states(model, *parts["probe test"]))
     resolved = probes.resolve_layer(accuracy, threshold=0.9)
@@ -208,11 +207,11 @@ def _percolation(
     }
 
 
-def _heads(model: LegoModel, rules: Task, count: int, seed: int) -> dict[str, Any]:
+def _heads(model: LegoModel, task: Task, count: int, seed: int) -> dict[str, Any]:
     """How associative and how manipulative the learned heads are."""
-    batch = laws.test_sentences(rules, count, seed, "maps")
+    batch = tasks.test_sentences(task, count, seed, "maps")
     tokens = experiment.tensors(batch, device(model)).tokens
-    letters = torch.from_numpy(rules.layout.ids(rules.layout.letters).astype(np.int64)).to(tokens)
+    letters = torch.from_numpy(task.layout.ids(task.layout.letters).astype(np.int64)).to(tokens)
     scores = probes.head_scores(probes.attention_maps(model, tokens), tokens, letters)
     return {
         "association": scores.association_on_variables.tolist(),

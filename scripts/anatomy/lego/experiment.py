@@ -11,9 +11,9 @@ from torch import Tensor
 
 from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.devices import Compute
-from scripts.anatomy.lego import laws, metrics, mimic, settings, task
+from scripts.anatomy.lego import metrics, mimic, settings, tasks
 from scripts.anatomy.lego.models import LegoModel, LegoTransformer, LibraryTransformer
-from scripts.anatomy.lego.task import Batch, Task
+from scripts.anatomy.lego.tasks import Batch, Task
 from scripts.anatomy.training import Recipe, Run, RunState, even_steps, fit
 
 if TYPE_CHECKING:
@@ -23,21 +23,25 @@ STEPS_AT_ONCE = 20  # whose sentences are drawn together
 ON_CPU = Compute()
 
 
-def law(variant: settings.Variant, choice: settings.Task, folder: Path | None = None) -> Task:
-    """The law of a variant's sentences, of a pretrained one in its own tokens.
+def task_of(
+    variant: settings.LegoVariantSettings,
+    task: settings.TaskSettings,
+    folder: Path | None = None,
+) -> Task:
+    """Return the task of a variant; a pretrained model's sentences are in its own tokens.
 
-    `folder` is where the pretrained model is. Raises ValueError as `laws.law` does.
+    `folder` holds the pretrained model. Raises ValueError as `Task.from_settings` does.
     """
     if variant.pretrained is None:
-        return laws.law(choice)
+        return Task.from_settings(task)
     from scripts.anatomy.models import loading  # here: transformers takes seconds
 
     tokenizer = loading.tokenizer(folder, loading.config(folder).vocab_size)
-    return laws.law(choice, tokenizer, variant.pretrained.words)
+    return Task.from_settings(task, tokenizer, variant.pretrained.words)
 
 
 def build(
-    variant: settings.Variant, rules: Task, seed: int, folder: Path | None = None
+    variant: settings.LegoVariantSettings, task: Task, seed: int, folder: Path | None = None
 ) -> LegoModel:
     """The model before its training, on the task's sentences.
 
@@ -45,26 +49,26 @@ def build(
         ValueError: The pretrained model is no encoder, or cannot read sentences that long.
     """
     generator = seeding.torch_generator(seed, "init")
-    classes = 1 if variant.one_logit and rules.group.order == 2 else rules.group.order
-    length = rules.layout.length(rules.n)
+    classes = 1 if variant.one_logit and task.group.order == 2 else task.group.order
+    length = task.layout.length(task.n)
     if variant.pretrained is not None:
         encoder = _pretrained(variant.pretrained, folder, length, seed)
         return LibraryTransformer(encoder, classes=classes, generator=generator)
     if variant.model.library:
-        encoder = library_encoder(variant.model, rules.layout.d_vocab, length, seed)
+        encoder = library_encoder(variant.model, task.layout.d_vocab, length, seed)
         return LibraryTransformer(encoder, classes=classes, generator=generator)
     return LegoTransformer(
         variant.model,
-        d_vocab=rules.layout.d_vocab,
+        d_vocab=task.layout.d_vocab,
         length=length,
         classes=classes,
-        special=rules.layout.ids([task.START, task.END]).tolist(),
+        special=task.layout.ids([tasks.START, tasks.END]).tolist(),
         generator=generator,
     )
 
 
 def _pretrained(
-    choice: settings.Pretrained, folder: Path, length: int, seed: int
+    choice: settings.PretrainedSettings, folder: Path, length: int, seed: int
 ) -> "PreTrainedModel":
     """The encoder that a training starts from."""
     from scripts.anatomy.models import loading
@@ -86,7 +90,7 @@ def _pretrained(
 
 
 def library_encoder(
-    architecture: settings.Architecture, d_vocab: int, length: int, seed: int
+    architecture: settings.ArchitectureSettings, d_vocab: int, length: int, seed: int
 ) -> "PreTrainedModel":
     """The transformers library's BertModel of this shape, or its AlbertModel if layers are tied."""
     from transformers import AlbertConfig, AlbertModel, BertConfig, BertModel
@@ -94,7 +98,7 @@ def library_encoder(
     shape = {
         "vocab_size": d_vocab,
         "hidden_size": architecture.d_model,
-        "num_hidden_layers": architecture.layers,
+        "num_hidden_layers": architecture.n_layers,
         "num_attention_heads": architecture.heads[0].total,
         "intermediate_size": architecture.d_ff,
         "max_position_embeddings": length,
@@ -145,8 +149,8 @@ def tensors(batch: Batch, device: str = "cpu") -> Tensors:
 
 def train(
     model: LegoModel,
-    variant: settings.Variant,
-    rules: Task,
+    variant: settings.LegoVariantSettings,
+    task: Task,
     *,
     seed: int,
     state: RunState,
@@ -162,14 +166,14 @@ def train(
     if compute.compile and compute.device.startswith("cuda"):
         model.compile()
     mimicked = variant.mimicking.steps if variant.mimicking else 0
-    sentences = _sentences(variant, rules, seed, compute.device)
+    sentences = _sentences(variant, task, seed, compute.device)
     held = tensors(test, compute.device)
 
     def loss_at(step: int) -> Float[Tensor, ""]:
         batch = sentences(step)
         if step < mimicked:
             return _mimicking(model, batch, variant.mimicking, seed, step)
-        loss = _task_loss(model, batch, variant, rules.n, step - mimicked)
+        loss = _task_loss(model, batch, variant, task.n, step - mimicked)
         if variant.mimicking and variant.mimicking.keep:
             loss = loss + variant.mimicking.keep * _mimicking(
                 model, batch, variant.mimicking, seed, step
@@ -182,7 +186,7 @@ def train(
         return {f"position{k}": float(a) for k, a in enumerate(found)}
 
     total = mimicked + variant.steps
-    points = even_steps(mimicked, total, variant.evaluations)
+    points = even_steps(mimicked, total, variant.eval_points)
     run = fit(
         model,
         loss_at,
@@ -208,12 +212,12 @@ def train(
 
 
 def _sentences(
-    variant: settings.Variant, rules: Task, seed: int, device: str
+    variant: settings.LegoVariantSettings, task: Task, seed: int, device: str
 ) -> Callable[[int], Tensors]:
     """The sentences of every step, a function of (seed, step)."""
     size = variant.batch
     if variant.sentences is not None:
-        whole = _fixed(variant, rules, seed)
+        whole = _fixed(variant, task, seed)
         per_epoch = max(len(whole) // size, 1)
 
         def fixed(step: int) -> Tensors:
@@ -229,31 +233,33 @@ def _sentences(
         if block not in held:
             held.clear()
             rng = seeding.numpy_generator(seed, "sentences", block)
-            held[block] = task.sample(rules, size * STEPS_AT_ONCE, rng)
+            held[block] = tasks.sample(task, size * STEPS_AT_ONCE, rng)
         return tensors(held[block][place * size : (place + 1) * size], device)
 
     return fresh
 
 
-def _fixed(variant: settings.Variant, rules: Task, seed: int) -> Batch:
+def _fixed(variant: settings.LegoVariantSettings, task: Task, seed: int) -> Batch:
     """The training set of a variant that has one."""
     rng = seeding.numpy_generator(seed, "training sentences")
-    return task.sample(rules, variant.sentences, rng)
+    return tasks.sample(task, variant.sentences, rng)
 
 
-def test_sentences(variant: settings.Variant, rules: Task, count: int, seed: int) -> Batch:
+def test_sentences(
+    variant: settings.LegoVariantSettings, task: Task, count: int, seed: int
+) -> Batch:
     """Sentences to test on, none of which is in a fixed training set.
 
     Raises:
         ValueError: Chains are so short that all are in it.
     """
-    test = laws.test_sentences(rules, count, seed)
+    test = tasks.test_sentences(task, count, seed)
     if variant.sentences is None:
         return test
-    return task.deduplicated(_fixed(variant, rules, seed), test)
+    return tasks.deduplicated(_fixed(variant, task, seed), test)
 
 
-def supervised(variant: settings.Variant, n: int, step: int = 2**31) -> list[int]:
+def supervised(variant: settings.LegoVariantSettings, n: int, step: int = 2**31) -> list[int]:
     """The positions that have a loss at a step (by default: at the end)."""
     if variant.leaf_only:
         return [n - 1]
@@ -264,7 +270,7 @@ def supervised(variant: settings.Variant, n: int, step: int = 2**31) -> list[int
 
 
 def _task_loss(
-    model: LegoModel, batch: Tensors, variant: settings.Variant, n: int, step: int
+    model: LegoModel, batch: Tensors, variant: settings.LegoVariantSettings, n: int, step: int
 ) -> Float[Tensor, ""]:
     """The loss at the supervised positions, after the last layer or after every one."""
     positions = supervised(variant, n, step)
@@ -278,7 +284,7 @@ def _task_loss(
 
 
 def _mimicking(
-    model: LegoModel, batch: Tensors, choice: settings.Mimicking, seed: int, step: int
+    model: LegoModel, batch: Tensors, choice: settings.MimickingSettings, seed: int, step: int
 ) -> Float[Tensor, ""]:
     """The mimicking loss, a mean over layers so that the learning rate need not know the depth."""
     tokens = batch.tokens[: choice.batch]

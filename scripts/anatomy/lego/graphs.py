@@ -74,13 +74,13 @@ def branch(n: int) -> Graph:
     return draw
 
 
-def varied(n: int, *, shortest: int) -> Graph:
+def varied(n: int, *, min_length: int) -> Graph:
     """A path of `shortest` to n clauses, all lengths equally likely; the rest is a second path."""
-    if not 1 <= shortest <= n:
-        raise ValueError(f"a path of at least {shortest} clauses does not fit into {n}")
+    if not 1 <= min_length <= n:
+        raise ValueError(f"a path of at least {min_length} clauses does not fit into {n}")
 
     def draw(count: int, rng: np.random.Generator) -> Int[np.ndarray, "sentences n"]:
-        length = rng.integers(shortest, n + 1, size=(count, 1))
+        length = rng.integers(min_length, n + 1, size=(count, 1))
         return np.where(np.arange(n) == length, ROOT, path(n))
 
     return draw

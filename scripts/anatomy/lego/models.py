@@ -20,7 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scripts.anatomy.lego.settings import Architecture
+from scripts.anatomy.lego.settings import ArchitectureSettings
 from scripts.anatomy.lego_attention import Associates, MixedAttention, associates, at
 from scripts.anatomy.settings import Heads
 
@@ -31,7 +31,7 @@ EPSILON = 1e-12  # of the norms, as BERT has it
 
 
 @dataclass(frozen=True)
-class Reading:
+class LegoReading:
     """What a model does on sentences, layer by layer.
 
     Attributes:
@@ -57,7 +57,7 @@ class LegoTransformer(nn.Module):
 
     def __init__(
         self,
-        architecture: Architecture,
+        architecture: ArchitectureSettings,
         *,
         d_vocab: int,
         length: int,
@@ -67,7 +67,7 @@ class LegoTransformer(nn.Module):
     ) -> None:
         super().__init__()
         self.architecture = architecture
-        d_model, count = architecture.d_model, 1 if architecture.tied else architecture.layers
+        d_model, count = architecture.d_model, 1 if architecture.tied else architecture.n_layers
         self.W_E = nn.Parameter(torch.empty(d_vocab, d_model))
         self.W_pos = nn.Parameter(torch.empty(length, d_model))
         heads = architecture.heads * (count // len(architecture.heads))
@@ -104,7 +104,7 @@ class LegoTransformer(nn.Module):
         *,
         maps: bool = False,
         iterations: int | None = None,
-    ) -> Reading:
+    ) -> LegoReading:
         """Hidden states of all layers, everywhere or at `places`, and maps if asked for.
 
         Raises:
@@ -119,12 +119,12 @@ class LegoTransformer(nn.Module):
             x, weights = layer(x, same, maps=maps)
             hidden.append(at(x, places))
             found.append(weights)
-        return Reading(torch.stack(hidden, dim=1), torch.stack(found, dim=1) if maps else None)
+        return LegoReading(torch.stack(hidden, dim=1), torch.stack(found, dim=1) if maps else None)
 
     def _sequence(self, iterations: int | None) -> list["Layer"]:
         """The layers in the order in which they run."""
         if self.architecture.tied:
-            return [self.layers[0]] * (iterations or self.architecture.layers)
+            return [self.layers[0]] * (iterations or self.architecture.n_layers)
         if iterations not in (None, len(self.layers)):
             raise ValueError(f"an untied model of {len(self.layers)} layers has no iterations")
         return list(self.layers)
@@ -145,7 +145,7 @@ class LegoTransformer(nn.Module):
 class Layer(nn.Module):
     """Mixing over places by all kinds of heads, then a feed-forward layer."""
 
-    def __init__(self, architecture: Architecture, heads: Heads) -> None:
+    def __init__(self, architecture: ArchitectureSettings, heads: Heads) -> None:
         super().__init__()
         self.heads, self.pre, self.dropout = heads, architecture.norm == "pre", architecture.dropout
         d_model = architecture.d_model
@@ -224,7 +224,7 @@ class LibraryTransformer(nn.Module):
         *,
         maps: bool = False,
         iterations: int | None = None,
-    ) -> Reading:
+    ) -> LegoReading:
         """Hidden states of all layers, everywhere or at `places`, and maps if asked for.
 
         Raises:
@@ -237,7 +237,7 @@ class LibraryTransformer(nn.Module):
         if maps and (not output.attentions or any(layer is None for layer in output.attentions)):
             raise ValueError(f"a {self.encoder.config.model_type} gives no attention maps")
         hidden = torch.stack([at(state, places) for state in output.hidden_states], dim=1)
-        return Reading(hidden, torch.stack(output.attentions, dim=1) if maps else None)
+        return LegoReading(hidden, torch.stack(output.attentions, dim=1) if maps else None)
 
     @contextmanager
     def _iterated(self, iterations: int | None) -> Iterator[None]:

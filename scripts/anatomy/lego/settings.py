@@ -20,11 +20,11 @@ from pydantic import (
 )
 
 from scripts.anatomy.settings import (
-    Comparison,
+    ComparisonSettings,
     Heads,
     Name,
     Settings,
-    VariantStudy,
+    VariantStudySettings,
     check_known,
     distinct,
     inconsistent,
@@ -33,7 +33,7 @@ from scripts.anatomy.settings import (
 Clauses = Annotated[int, Field(ge=2, le=100)]
 
 
-class Table(Settings):
+class GroupSettings(Settings):
     """A group of one's own."""
 
     names: list[str] = Field(min_length=2, description="Its elements, as values.")
@@ -45,9 +45,10 @@ class Table(Settings):
     )
 
 
-class Graph(Settings):
+class GraphSettings(Settings):
     """The dependency graph of a sentence."""
 
+    renamed = {"shortest": "min_length"}
     kind: Literal["path", "paths", "varied", "branch", "star", "balanced", "recursive"] = Field(
         "path",
         description="path: a chain; paths: several of equal length; varied: a chain of random "
@@ -55,16 +56,16 @@ class Graph(Settings):
         "one; star; balanced: a binary tree; recursive: each clause uses a random earlier one.",
     )
     count: PositiveInt = Field(2, description="Number of `paths`.")
-    shortest: PositiveInt = Field(1, description="Fewest clauses of the chain if `varied`.")
+    min_length: PositiveInt = Field(1, description="Fewest clauses of the chain if `varied`.")
 
 
-class Task(Settings):
+class TaskSettings(Settings):
     """A law of sentences."""
 
-    group: str | Table = Field(
+    group: str | GroupSettings = Field(
         "z2", description="z2 (signs, as published), d3, s3, klein, z3, z4, ... or a table."
     )
-    graph: Graph = Field(Graph(), description="Which clause uses which variable.")
+    graph: GraphSettings = Field(GraphSettings(), description="Which clause uses which variable.")
     n: Clauses = Field(description="Number of clauses in a sentence.")
     layout: Literal["compact", "published"] = Field(
         "compact",
@@ -92,10 +93,11 @@ class Task(Settings):
         return self
 
 
-class Architecture(Settings):
+class ArchitectureSettings(Settings):
     """A transformer for LEGO sentences."""
 
-    layers: PositiveInt = Field(12, description="Layers; of a tied model, times its layer runs.")
+    renamed = {"layers": "n_layers"}
+    n_layers: PositiveInt = Field(12, description="Layers; of a tied model, times its layer runs.")
     tied: bool = Field(False, description="One layer's weights for all layers, as in ALBERT.")
     d_model: PositiveInt = Field(768, description="Width; a multiple of the number of heads.")
     d_ff: PositiveInt = Field(3072, description="Width of the feed-forward layers.")
@@ -146,8 +148,8 @@ class Architecture(Settings):
             raise inconsistent("library", message)
         if self.d_embedding is not None and not (self.library and self.tied):
             raise inconsistent("d_embedding", "is for the library's tied model")
-        if len(self.heads) not in ({1} if self.tied else {1, self.layers}):
-            wanted = "1, since layers are tied" if self.tied else f"1 or {self.layers}"
+        if len(self.heads) not in ({1} if self.tied else {1, self.n_layers}):
+            wanted = "1, since layers are tied" if self.tied else f"1 or {self.n_layers}"
             raise inconsistent("heads", f"has {len(self.heads)} entries, not {wanted}")
         for heads in self.heads:
             if heads.total == 0 or self.d_model % heads.total:
@@ -160,7 +162,7 @@ class Architecture(Settings):
         return self
 
 
-class Mimicking(Settings):
+class MimickingSettings(Settings):
     """Pretraining of two heads a layer towards the two attention patterns, before the task."""
 
     steps: PositiveInt = Field(300, description="Steps, before those of the task.")
@@ -178,7 +180,7 @@ class Mimicking(Settings):
     )
 
 
-class Pretrained(Settings):
+class PretrainedSettings(Settings):
     """Where a training starts, instead of at a model of random weights."""
 
     model: Name = Field(description="One of the models, an encoder; its tokenizer is used too.")
@@ -195,7 +197,7 @@ class Pretrained(Settings):
     )
 
 
-class Probing(Settings):
+class ProbingSettings(Settings):
     """How trained and pretrained models are looked into."""
 
     test: PositiveInt = Field(2000, description="Test sentences.")
@@ -209,22 +211,23 @@ class Probing(Settings):
     )
 
 
-class Variant(Settings):
+class LegoVariantSettings(Settings):
     """One training run."""
 
+    renamed = {"evaluations": "eval_points"}
     task: Name = Field(description="One of the tasks.")
     n_tr: PositiveInt | None = Field(
         None, description="Leading positions that are supervised; null: all."
     )
     leaf_only: bool = Field(False, description="Supervise the last position and no other.")
-    model: Architecture = Field(Architecture(), description="The transformer.")
-    pretrained: Pretrained | None = Field(
+    model: ArchitectureSettings = Field(ArchitectureSettings(), description="The transformer.")
+    pretrained: PretrainedSettings | None = Field(
         None, description="A pretrained model in its place; sentences are then in its tokens."
     )
     one_logit: bool = Field(
         True, description="For two values one logit, as published; else a logit a value."
     )
-    mimicking: Mimicking | None = Field(None, description="Mimicking before the task.")
+    mimicking: MimickingSettings | None = Field(None, description="Mimicking before the task.")
     deep: bool = Field(
         False, description="Deep supervision: the loss after every layer, not only after the last."
     )
@@ -242,8 +245,8 @@ class Variant(Settings):
     )
     warmup: NonNegativeInt = Field(100, description="Steps of linear warm-up.")
     clip: PositiveFloat | None = Field(1.0, description="Largest gradient norm.")
-    evaluations: PositiveInt = Field(25, description="Points of the learning curves.")
-    probing: Probing | None = Field(
+    eval_points: PositiveInt = Field(25, description="Points of the learning curves.")
+    probing: ProbingSettings | None = Field(
         None, description="How it is looked into, where not as the study says."
     )
 
@@ -279,7 +282,7 @@ class Variant(Settings):
         return self.pretrained is None and self.model.tied
 
 
-class Figures(Settings):
+class LegoFigureSettings(Settings):
     """Which variants each figure shows, in order."""
 
     curves: list[Name] = Field([], description="Accuracy by position over training.")
@@ -295,17 +298,21 @@ class Figures(Settings):
     iterations: list[Name] = Field([], description="More or fewer layers at test than in training.")
 
 
-class LegoStudy(VariantStudy):
+class LegoSettings(VariantStudySettings):
     """The `lego:` section."""
 
-    tasks: dict[Name, Task] = Field(description="Named tasks.")
-    variants: dict[Name, Variant] = Field(description="Named training runs.")
+    tasks: dict[Name, TaskSettings] = Field(description="Named tasks.")
+    variants: dict[Name, LegoVariantSettings] = Field(description="Named training runs.")
     pretrained: list[Name] = Field(
         [], description="Which of the models to look for association and manipulation heads in."
     )
-    probing: Probing = Field(Probing(), description="How models are looked into.")
-    comparisons: dict[Name, Comparison] = Field({}, description="Differences between variants.")
-    figures: Figures = Field(Figures(), description="Variants in each figure.")
+    probing: ProbingSettings = Field(ProbingSettings(), description="How models are looked into.")
+    comparisons: dict[Name, ComparisonSettings] = Field(
+        {}, description="Differences between variants."
+    )
+    figures: LegoFigureSettings = Field(
+        LegoFigureSettings(), description="Variants in each figure."
+    )
 
     _distinct = field_validator("pretrained")(distinct)
 
@@ -315,7 +322,7 @@ class LegoStudy(VariantStudy):
             self._check(f"variants.{name}", variant)
         return self
 
-    def _check(self, key: str, variant: Variant) -> None:
+    def _check(self, key: str, variant: LegoVariantSettings) -> None:
         """Raise for a variant whose task is not there, or does not fit."""
         check_known(f"{key}.task", variant.task, self.tasks, "task")
         task = self.tasks[variant.task]
@@ -324,6 +331,6 @@ class LegoStudy(VariantStudy):
         if variant.pretrained is not None and task.layout != "published":
             raise inconsistent(f"{key}.task", f"{variant.task} has not got the published layout")
 
-    def probing_of(self, variant: str) -> Probing:
+    def probing_of(self, variant: str) -> ProbingSettings:
         """How a variant is looked into."""
         return self.variants[variant].probing or self.probing

@@ -15,7 +15,7 @@ from scripts.anatomy.settings import (
 )
 
 
-class PackagedModel(Settings):
+class PackagedModelSettings(Settings):
     """A model that a Python package ships: no network beyond the package index."""
 
     kind: Literal["packaged"]
@@ -26,7 +26,7 @@ class PackagedModel(Settings):
     )
 
 
-class HubModel(Settings):
+class HubModelSettings(Settings):
     """A model of the Hugging Face hub, fetched once; only safetensors weights are accepted."""
 
     kind: Literal["hub"]
@@ -36,7 +36,7 @@ class HubModel(Settings):
     )
 
 
-class FolderModel(Settings):
+class FolderModelSettings(Settings):
     """A model in a local folder: config.json, safetensors weights, and a fast tokenizer's files."""
 
     kind: Literal["folder"]
@@ -57,7 +57,7 @@ class FolderModel(Settings):
         return path
 
 
-class TopicModel(Settings):
+class TopicStudyModelSettings(Settings):
     """A BERT that the topic study has trained, as it is at the end."""
 
     kind: Literal["topic"]
@@ -66,7 +66,7 @@ class TopicModel(Settings):
     seed: NonNegativeInt = Field(0, description="Which of its seeds.")
 
 
-class PretrainingModel(Settings):
+class PretrainingStudyModelSettings(Settings):
     """A BERT that the pretraining study has trained, as it is at the end."""
 
     kind: Literal["pretraining"]
@@ -74,7 +74,11 @@ class PretrainingModel(Settings):
     seed: NonNegativeInt = Field(0, description="Which of its seeds.")
 
 
-Model = Annotated[
-    PackagedModel | HubModel | FolderModel | TopicModel | PretrainingModel,
+ModelSettings = Annotated[
+    PackagedModelSettings
+    | HubModelSettings
+    | FolderModelSettings
+    | TopicStudyModelSettings
+    | PretrainingStudyModelSettings,
     Field(discriminator="kind"),
 ]

@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from scripts.anatomy import artifacts, assets
-from scripts.anatomy.models.settings import FolderModel, HubModel, Model, PackagedModel
+from scripts.anatomy.models.settings import (
+    FolderModelSettings,
+    HubModelSettings,
+    ModelSettings,
+    PackagedModelSettings,
+)
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +42,7 @@ class ModelUnavailable(ValueError):
     """A model cannot be had from where the configuration says."""
 
 
-def store(model: Model, folder: Path) -> dict[str, str]:
+def store(model: ModelSettings, folder: Path) -> dict[str, str]:
     """Fill an empty folder with a model; returns where it comes from.
 
     Raises:
@@ -45,22 +50,22 @@ def store(model: Model, folder: Path) -> dict[str, str]:
         PackageMissing: Its package is not installed, or ships something else.
     """
     match model:
-        case PackagedModel():
+        case PackagedModelSettings():
             CONVERTERS[model.package](folder)
             source = {"package": model.package, "version": assets.version(model.package)}
             source["licence"] = assets.ASSETS[model.package].licence
-        case HubModel():
+        case HubModelSettings():
             snapshot = _snapshot(model)
             _take(snapshot, folder)
             source = {"hub": model.id, "revision": model.revision, "commit": snapshot.name}
-        case FolderModel():
+        case FolderModelSettings():
             _take(model.path, folder)
             source = {"folder": str(model.path)}
     _check_whole(folder)
     return source
 
 
-def _snapshot(model: HubModel) -> Path:
+def _snapshot(model: HubModelSettings) -> Path:
     """Fetch the wanted files of a repository, once, into the library's own cache."""
     from huggingface_hub import snapshot_download
 

@@ -22,7 +22,7 @@ from scripts.anatomy import seeding
 from scripts.anatomy.flops import count
 from scripts.anatomy.lego_attention import Associates, MixedAttention, associates
 from scripts.anatomy.pretraining import experiment
-from scripts.anatomy.pretraining.settings import Size, Variant
+from scripts.anatomy.pretraining.settings import PretrainingVariantSettings, SizeSettings
 from scripts.anatomy.timing import interleaved
 
 PAD = 0
@@ -75,8 +75,8 @@ class Blocks:
 
 
 def table(
-    variants: Mapping[str, Variant],
-    size: Size,
+    variants: Mapping[str, PretrainingVariantSettings],
+    size: SizeSettings,
     *,
     d_vocab: int,
     lengths: list[int],
@@ -95,7 +95,7 @@ def table(
         ValueError: A variant's heads do not fit the size.
     """
     models = {
-        name: model(variant, size, d_vocab=d_vocab, longest=max(lengths)).to(device).train()
+        name: model(variant, size, d_vocab=d_vocab, max_length=max(lengths)).to(device).train()
         for name, variant in variants.items()
     }
     rows = []
@@ -135,10 +135,12 @@ def ratios(table: pd.DataFrame) -> dict[str, dict[str, float | dict[str, float]]
     return found
 
 
-def model(variant: Variant, size: Size, *, d_vocab: int, longest: int) -> BertForMaskedLM:
+def model(
+    variant: PretrainingVariantSettings, size: SizeSettings, *, d_vocab: int, max_length: int
+) -> BertForMaskedLM:
     """The untrained masked language model of a variant, without dropout."""
     plain = size.model_copy(update={"dropout": 0.0})
-    return experiment.bert(variant, plain, d_vocab=d_vocab, length=longest, pad=PAD, seed=0)
+    return experiment.bert(variant, plain, d_vocab=d_vocab, length=max_length, pad=PAD, seed=0)
 
 
 def blocks_of(model: BertForMaskedLM, tokens: Int64[Tensor, "batch length"]) -> Blocks:

@@ -21,7 +21,7 @@ from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.artifacts import UnreadableArtifact
 from scripts.anatomy.pretraining import masking
 from scripts.anatomy.pretraining.masking import Masked
-from scripts.anatomy.pretraining.settings import Masking
+from scripts.anatomy.pretraining.settings import PretrainingMaskingSettings
 from scripts.anatomy.pretraining.tokenizer import Special
 
 DOCUMENTS_AT_ONCE = 1000
@@ -105,7 +105,7 @@ class Text:
 
     Attributes:
         train: Rows to train on.
-        held: Rows to measure the loss on.
+        validation: Rows to measure the loss on.
         d_vocab: Rows of the embedding.
         d_tokens: Tokens of the tokenizer, at most as many.
         special: Ids of the special tokens.
@@ -113,11 +113,11 @@ class Text:
     """
 
     train: Integer[np.ndarray, "rows length"]
-    held: Integer[np.ndarray, "held length"]
+    validation: Integer[np.ndarray, "validation_rows length"]
     d_vocab: int
     d_tokens: int
     special: Special
-    masking: Masking
+    masking: PretrainingMaskingSettings
 
     @cached_property
     def _ordinary(self) -> Integer[np.ndarray, "ordinary"]:
@@ -136,20 +136,20 @@ class Text:
         )
 
 
-def load(files: Any, choice: Masking) -> Text:
-    """Packed text: files.train and files.held have the rows, files.info says what ids mean.
+def load(files: Any, choice: PretrainingMaskingSettings) -> Text:
+    """Packed text: files.train and files.validation have the rows, files.info says what ids mean.
 
     Raises:
         UnreadableArtifact: One of them is missing or damaged.
     """
     info = artifacts.read_json(files.info)
-    train, held = read(Path(files.train)), read(Path(files.held))
-    for part in ("train", "held"):
+    train, validation = read(Path(files.train)), read(Path(files.validation))
+    for part in ("train", "validation"):
         if artifacts.digest(path := getattr(files, part)) != info.get("digests", {}).get(part):
             reason = f"is damaged: it has not the rows that {files.info} tells of"
             raise UnreadableArtifact(path, reason)
     special = Special(**info["special"])
-    return Text(train, held, info["d_vocab"], info["d_tokens"], special, choice)
+    return Text(train, validation, info["d_vocab"], info["d_tokens"], special, choice)
 
 
 def rows_of_step(
@@ -185,8 +185,8 @@ def counts(rows: Integer[np.ndarray, "rows length"], d_vocab: int) -> Int64[np.n
 
 def held_out(text: Text, most: int) -> list[Masked]:
     """Held-out rows, at most so many, in parts, with the masks that every model is measured on."""
-    chosen = seeding.numpy_generator(0, "held-out rows").permutation(len(text.held))[:most]
-    rows = text.held[np.sort(chosen)]
+    chosen = seeding.numpy_generator(0, "held-out rows").permutation(len(text.validation))[:most]
+    rows = text.validation[np.sort(chosen)]
     return [
         text.masked(rows[start : start + MEASURED_AT_ONCE], 0, "held-out masks", start)
         for start in range(0, len(rows), MEASURED_AT_ONCE)

@@ -17,14 +17,21 @@ from scripts.anatomy.lego_attention_bert import replace_attention
 from scripts.anatomy.pretraining import data
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.masking import Masked
-from scripts.anatomy.pretraining.settings import Evaluation, Optimisation, Size, Variant
+from scripts.anatomy.pretraining.settings import (
+    EvaluationSettings,
+    OptimisationSettings,
+    PretrainingVariantSettings,
+    SizeSettings,
+)
 from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, even_steps, fit
 
 ON_CPU = Compute()
 FLOPS_ROWS = 16  # on which operations are counted
 
 
-def build(variant: Variant, size: Size, text: Text, seed: int) -> BertForMaskedLM:
+def build(
+    variant: PretrainingVariantSettings, size: SizeSettings, text: Text, seed: int
+) -> BertForMaskedLM:
     """The untrained model of packed text."""
     return bert(
         variant,
@@ -39,8 +46,8 @@ def build(variant: Variant, size: Size, text: Text, seed: int) -> BertForMaskedL
 
 
 def bert(
-    variant: Variant,
-    size: Size,
+    variant: PretrainingVariantSettings,
+    size: SizeSettings,
     *,
     d_vocab: int,
     length: int,
@@ -53,8 +60,8 @@ def bert(
     config = BertConfig(
         vocab_size=d_vocab,
         hidden_size=size.d_model,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
+        num_hidden_layers=size.n_layers,
+        num_attention_heads=size.n_heads,
         intermediate_size=size.d_ff,
         max_position_embeddings=length,
         pad_token_id=pad,
@@ -92,7 +99,9 @@ def _predict(
     return model.cls(hidden.index_select(0, place)), target
 
 
-def step_flops(variant: Variant, size: Size, text: Text, *, batch: int) -> float:
+def step_flops(
+    variant: PretrainingVariantSettings, size: SizeSettings, text: Text, *, batch: int
+) -> float:
     """Floating-point operations of a training step, forward and backward (see `flops.py`).
 
     They are counted on a few rows whose masks are the same for all variants and seeds.
@@ -130,7 +139,7 @@ def measure(model: BertForMaskedLM, held: Sequence[Masked]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedBert:
     """A finished run.
 
     Attributes:
@@ -146,11 +155,11 @@ class Trained:
 
 
 def train(
-    variant: Variant,
-    size: Size,
+    variant: PretrainingVariantSettings,
+    size: SizeSettings,
     text: Text,
-    optimisation: Optimisation,
-    evaluation: Evaluation,
+    optimisation: OptimisationSettings,
+    evaluation: EvaluationSettings,
     *,
     learning_rate: float,
     steps: int,
@@ -159,7 +168,7 @@ def train(
     keep: bool = True,
     compute: Compute = ON_CPU,
     label: str = "training",
-) -> Trained:
+) -> TrainedBert:
     """Train a variant; the curves are what `measure` finds on the held-out rows.
 
     Rows and masks of a step depend on the seed and the step alone, so that all variants read the
@@ -178,7 +187,7 @@ def train(
         return loss(model, text.masked(rows(step), seed, "masks", step))
 
     kept = checkpoint_steps(steps, evaluation.checkpoints) if keep else []
-    points = even_steps(0, steps, evaluation.points)
+    points = even_steps(0, steps, evaluation.eval_points)
     run = fit(
         model,
         loss_at,
@@ -194,10 +203,12 @@ def train(
         label=label,
     )
     gaps = np.diff([*began.values()])
-    return Trained(model.cpu(), run, float(np.quantile(gaps, 0.1)) if len(gaps) else float("nan"))
+    return TrainedBert(
+        model.cpu(), run, float(np.quantile(gaps, 0.1)) if len(gaps) else float("nan")
+    )
 
 
-def recipe(optimisation: Optimisation, steps: int, learning_rate: float) -> Recipe:
+def recipe(optimisation: OptimisationSettings, steps: int, learning_rate: float) -> Recipe:
     """How a run of so many steps is optimised."""
     return Recipe(
         steps=steps,
@@ -210,7 +221,7 @@ def recipe(optimisation: Optimisation, steps: int, learning_rate: float) -> Reci
     )
 
 
-def summary(trained: Trained, baseline: Mapping[str, float]) -> dict[str, float]:
+def summary(trained: TrainedBert, baseline: Mapping[str, float]) -> dict[str, float]:
     """How a run ended, and how far below what can be known without context."""
     last = {name: value for name, value in trained.run.evaluations[-1].items() if name != "step"}
     below = {f"below_{name}": value - last["loss"] for name, value in baseline.items()}

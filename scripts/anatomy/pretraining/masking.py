@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int64, Integer
 
-from scripts.anatomy.pretraining.settings import Masking
+from scripts.anatomy.pretraining.settings import PretrainingMaskingSettings
 from scripts.anatomy.pretraining.tokenizer import Special
 
 
@@ -43,7 +43,7 @@ def ordinary(d_tokens: int, special: Special) -> Int64[np.ndarray, "ordinary"]:
 
 def mask(
     tokens: Integer[np.ndarray, "rows length"],
-    masking: Masking,
+    masking: PretrainingMaskingSettings,
     *,
     candidates: Int64[np.ndarray, "ordinary"],
     special: Special,
@@ -58,23 +58,25 @@ def mask(
         special: Ids of the special tokens, which are never selected.
         rng: Draws everything.
     """
-    selected = rng.random(tokens.shape) < masking.share
+    selected = rng.random(tokens.shape) < masking.mask_prob
     selected &= ~np.isin(tokens, special)
     place = np.flatnonzero(selected)
     observed = tokens.astype(np.int64)
     target = observed.ravel()[place]
     fate = rng.random(len(place))
     stand_in = np.where(
-        fate < masking.kept + masking.random, rng.choice(candidates, len(place)), special.mask
+        fate < masking.keep_prob + masking.random_prob,
+        rng.choice(candidates, len(place)),
+        special.mask,
     )
-    observed.ravel()[place] = np.where(fate < masking.kept, target, stand_in)
+    observed.ravel()[place] = np.where(fate < masking.keep_prob, target, stand_in)
     return Masked(observed, place, target)
 
 
 def baselines(
     held: Sequence[Masked],
     counts: Integer[np.ndarray, "d_tokens"],
-    masking: Masking,
+    masking: PretrainingMaskingSettings,
     special: Special,
 ) -> dict[str, float]:
     """The loss, in nats, of the best guesses that look at no other place.
@@ -92,10 +94,10 @@ def baselines(
     target = np.concatenate([part.target for part in held])
     observed = np.concatenate([part.observed.ravel()[part.place] for part in held])
     unigram = -np.log(u[target])
-    random = masking.random / len(candidates)
+    random = masking.random_prob / len(candidates)
     visible = observed != special.mask
     seen, true = observed[visible], target[visible]
-    known = masking.kept * (true == seen) + random
+    known = masking.keep_prob * (true == seen) + random
     aware = unigram.copy()
-    aware[visible] -= np.log(known / (masking.kept * u[seen] + random))
+    aware[visible] -= np.log(known / (masking.keep_prob * u[seen] + random))
     return {"unigram": float(unigram.mean()), "no_context": float(aware.mean())}

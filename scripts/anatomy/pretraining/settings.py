@@ -17,12 +17,12 @@ from pydantic import (
 )
 
 from scripts.anatomy.settings import (
-    Comparison,
+    ComparisonSettings,
     Heads,
     Name,
     Seeds,
     Settings,
-    VariantStudy,
+    VariantStudySettings,
     check_known,
     distinct,
     inconsistent,
@@ -33,15 +33,17 @@ BASE = "base"  # the variant that others are set against
 FOLDERS = {"figures", "comparisons", "data", "tokenizer"}
 
 
-class Tokenizer(Settings):
+class TokenizerSettings(Settings):
     """What cuts text into tokens."""
+
+    renamed = {"vocabulary": "d_vocab"}
 
     model: Name | None = Field(
         None,
         description="Take the tokenizer of this one of the models; null: train one, WordPiece as "
         "BERT's, on the corpus.",
     )
-    vocabulary: Annotated[int, Field(ge=32)] = Field(
+    d_vocab: Annotated[int, Field(ge=32)] = Field(
         30522,
         description="Rows of the embedding. A tokenizer that is trained has as many tokens, the "
         "five special ones included; a model's may have fewer.",
@@ -57,13 +59,14 @@ class Tokenizer(Settings):
     )
 
 
-class Size(Settings):
+class SizeSettings(Settings):
     """Size of the models: BERT with this many layers, with heads of any kind."""
 
-    layers: PositiveInt = Field(12, description="Layers.")
+    renamed = {"layers": "n_layers", "heads": "n_heads"}
+    n_layers: PositiveInt = Field(12, description="Layers.")
     d_model: PositiveInt = Field(768, description="Width; a multiple of the number of heads.")
     d_ff: PositiveInt = Field(3072, description="Width of the feed-forward layers.")
-    heads: PositiveInt = Field(12, description="Heads of a layer, of all kinds together.")
+    n_heads: PositiveInt = Field(12, description="Heads of a layer, of all kinds together.")
     dropout: Share = Field(0.1, description="Dropout on hidden states and attention.")
     init: PositiveFloat | None = Field(
         0.02,
@@ -73,13 +76,13 @@ class Size(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.d_model % self.heads:
-            message = f"{self.d_model} is not a multiple of the {self.heads} heads"
+        if self.d_model % self.n_heads:
+            message = f"{self.d_model} is not a multiple of the {self.n_heads} heads"
             raise inconsistent("d_model", message)
         return self
 
 
-class Variant(Settings):
+class PretrainingVariantSettings(Settings):
     """A model: the kinds of its heads."""
 
     heads: Heads = Field(Heads(), description="Kinds of heads of every layer.")
@@ -100,24 +103,25 @@ class Variant(Settings):
         return self
 
 
-class Masking(Settings):
+class PretrainingMaskingSettings(Settings):
     """Which tokens are to be predicted, and what stands in their place."""
 
-    share: Annotated[float, Field(gt=0, le=1)] = Field(
+    renamed = {"share": "mask_prob", "random": "random_prob", "kept": "keep_prob"}
+    mask_prob: Annotated[float, Field(gt=0, le=1)] = Field(
         0.15, description="Share of the tokens, special ones left out, that are selected."
     )
-    random: Share = Field(0.1, description="Share of the selected that become a random token.")
-    kept: Share = Field(0.1, description="Share of the selected that stay as they are.")
+    random_prob: Share = Field(0.1, description="Share of the selected that become a random token.")
+    keep_prob: Share = Field(0.1, description="Share of the selected that stay as they are.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.random + self.kept > 1:
-            message = f"random + kept is {self.random + self.kept:g}, above 1"
-            raise inconsistent("kept", message)
+        if self.random_prob + self.keep_prob > 1:
+            message = f"random_prob + keep_prob is {self.random_prob + self.keep_prob:g}, above 1"
+            raise inconsistent("keep_prob", message)
         return self
 
 
-class Optimisation(Settings):
+class OptimisationSettings(Settings):
     """How every variant is trained: AdamW, linear warm-up, linear decay to 0."""
 
     steps: PositiveInt = Field(100_000, description="Optimiser steps.")
@@ -139,14 +143,15 @@ class Optimisation(Settings):
     _distinct = field_validator("learning_rates")(distinct)
 
 
-class Evaluation(Settings):
+class EvaluationSettings(Settings):
     """What is measured, on which text, and when."""
 
-    held_out: Annotated[float, Field(gt=0, lt=1)] = Field(
+    renamed = {"held_out": "validation", "points": "eval_points"}
+    validation: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.05, description="Share of the documents that no model is trained on."
     )
     rows: PositiveInt = Field(2048, description="Most rows of it that the loss is measured on.")
-    points: PositiveInt = Field(
+    eval_points: PositiveInt = Field(
         20, description="Points of the learning curves, evenly spaced over the steps."
     )
     checkpoints: PositiveInt = Field(
@@ -154,7 +159,7 @@ class Evaluation(Settings):
     )
 
 
-class Cost(Settings):
+class CostSettings(Settings):
     """The table of what the variants cost."""
 
     lengths: list[Annotated[int, Field(ge=8)]] = Field(
@@ -166,7 +171,7 @@ class Cost(Settings):
     _distinct = field_validator("lengths")(distinct)
 
 
-class PretrainingStudy(VariantStudy):
+class PretrainingSettings(VariantStudySettings):
     """The `pretraining:` section."""
 
     seeds: Seeds = Field(
@@ -175,23 +180,35 @@ class PretrainingStudy(VariantStudy):
         "and masks, the last two alike in all variants.",
     )
     corpus: Name = Field(description="A corpus of the text study, of which all is read.")
-    tokenizer: Tokenizer = Field(Tokenizer(), description="Trained here, or a pretrained model's.")
+    tokenizer: TokenizerSettings = Field(
+        TokenizerSettings(), description="Trained here, or a pretrained model's."
+    )
     length: Annotated[int, Field(ge=8)] = Field(
         128, description="Tokens in a row, [CLS] and [SEP] included."
     )
-    model: Size = Field(Size(), description="Size of all models.")
-    variants: dict[Name, Variant] = Field(
+    model: SizeSettings = Field(SizeSettings(), description="Size of all models.")
+    variants: dict[Name, PretrainingVariantSettings] = Field(
         description="Named models. The others are compared with the one named base."
     )
-    masking: Masking = Field(Masking(), description="What is to be predicted.")
-    optimisation: Optimisation = Field(Optimisation(), description="How models are trained.")
-    evaluation: Evaluation = Field(Evaluation(), description="What is measured, and when.")
-    cost: Cost = Field(Cost(), description="Where and how costs are measured.")
-    comparisons: dict[Name, Comparison] = Field({}, description="Differences between variants.")
+    masking: PretrainingMaskingSettings = Field(
+        PretrainingMaskingSettings(), description="What is to be predicted."
+    )
+    optimisation: OptimisationSettings = Field(
+        OptimisationSettings(), description="How models are trained."
+    )
+    evaluation: EvaluationSettings = Field(
+        EvaluationSettings(), description="What is measured, and when."
+    )
+    cost: CostSettings = Field(CostSettings(), description="Where and how costs are measured.")
+    comparisons: dict[Name, ComparisonSettings] = Field(
+        {}, description="Differences between variants."
+    )
 
     @field_validator("variants")
     @classmethod
-    def _base_first(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
+    def _base_first(
+        cls, variants: dict[str, PretrainingVariantSettings]
+    ) -> dict[str, PretrainingVariantSettings]:
         return {name: variants[name] for name in sorted(variants, key=lambda name: name != BASE)}
 
     @model_validator(mode="after")
@@ -204,10 +221,10 @@ class PretrainingStudy(VariantStudy):
             self._check(f"variants.{name}", variant)
         return self
 
-    def _check(self, key: str, variant: Variant) -> None:
+    def _check(self, key: str, variant: PretrainingVariantSettings) -> None:
         """Raise for heads that do not fit, and for names of variants that do not help."""
         try:
-            variant.heads.check_total(self.model.heads)
+            variant.heads.check_total(self.model.n_heads)
         except ValueError as error:
             raise inconsistent(f"{key}.heads", str(error)) from None
         for field in ("flops_of", "rate_of"):

@@ -8,14 +8,18 @@ from scripts.anatomy import timing
 from scripts.anatomy.devices import Compute
 from scripts.anatomy.pretraining import data, experiment
 from scripts.anatomy.pretraining.data import Text
-from scripts.anatomy.pretraining.settings import Optimisation, Size, Variant
+from scripts.anatomy.pretraining.settings import (
+    OptimisationSettings,
+    PretrainingVariantSettings,
+    SizeSettings,
+)
 
 
 def seconds(
-    variants: Mapping[str, Variant],
-    size: Size,
+    variants: Mapping[str, PretrainingVariantSettings],
+    size: SizeSettings,
     text: Text,
-    optimisation: Optimisation,
+    optimisation: OptimisationSettings,
     *,
     rounds: int,
     compute: Compute,
@@ -30,7 +34,11 @@ def seconds(
 
 
 def stepper(
-    variant: Variant, size: Size, text: Text, optimisation: Optimisation, compute: Compute
+    variant: PretrainingVariantSettings,
+    size: SizeSettings,
+    text: Text,
+    optimisation: OptimisationSettings,
+    compute: Compute,
 ) -> Callable[[int], None]:
     """A function that trains a new model by one step; it waits until the step is done."""
     rows = data.rows_of_step(text.train, batch=optimisation.batch, seed=0)

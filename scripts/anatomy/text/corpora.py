@@ -26,7 +26,7 @@ QUOTES = re.compile("'{2,}")  # wiki markup of italics and bold face
 LONGEST = 5_000_000  # characters of a document; a file that was cut nowhere is no corpus
 
 
-def documents(corpus: settings.Corpus) -> Iterator[str]:
+def documents(corpus: settings.TextCorpusSettings) -> Iterator[str]:
     """The documents of a corpus in its order, each on one line, white space collapsed.
 
     Raises:
@@ -43,10 +43,10 @@ def documents(corpus: settings.Corpus) -> Iterator[str]:
     except Exception as error:  # each reader has its own; all of them are about this source
         raise ValueError(f"{_source(corpus)}: {artifacts.first_line(error)}") from error
     if not found:
-        raise ValueError(f"{_source(corpus)}: no document of {corpus.shortest} words or more")
+        raise ValueError(f"{_source(corpus)}: no document of {corpus.min_length} words or more")
 
 
-def _documents(corpus: settings.Corpus) -> Iterator[str]:
+def _documents(corpus: settings.TextCorpusSettings) -> Iterator[str]:
     """Texts cut into units, without those that are too short."""
     by_line = getattr(corpus, "unit", "document") == "paragraph"
     for number, text in enumerate(_texts(corpus), start=1):
@@ -54,36 +54,36 @@ def _documents(corpus: settings.Corpus) -> Iterator[str]:
             raise ValueError(f"document {number} has more than {LONGEST} characters")
         for unit in text.splitlines() if by_line else [text]:
             words = unit.split()
-            if len(words) >= corpus.shortest:
+            if len(words) >= corpus.min_length:
                 yield " ".join(words)
 
 
-def _texts(corpus: settings.Corpus) -> Iterator[str]:
+def _texts(corpus: settings.TextCorpusSettings) -> Iterator[str]:
     match corpus:
-        case settings.PackagedCorpus(package="wikipedia"):
+        case settings.PackagedCorpusSettings(package="wikipedia"):
             return _articles(assets.find("wikipedia"))
-        case settings.PackagedCorpus(package="news"):
+        case settings.PackagedCorpusSettings(package="news"):
             return _news(assets.find("news"))
-        case settings.LinesCorpus():
+        case settings.LinesCorpusSettings():
             return _lines(corpus.path)
-        case settings.TableCorpus():
+        case settings.TableCorpusSettings():
             kind = settings.TABLES[corpus.path.suffix]
             return _column(hf_datasets.of_file(kind, corpus.path), corpus.column)
-        case settings.DumpCorpus():
+        case settings.DumpCorpusSettings():
             return _articles(corpus.path)
-        case settings.HubCorpus():
+        case settings.HubCorpusSettings():
             rows = hf_datasets.of_set(
                 corpus.id, corpus.config, split=corpus.split, revision=corpus.revision
             )
             return _column(rows, corpus.column)
 
 
-def _source(corpus: settings.Corpus) -> str:
+def _source(corpus: settings.TextCorpusSettings) -> str:
     """What an error calls the corpus."""
     match corpus:
-        case settings.PackagedCorpus():
+        case settings.PackagedCorpusSettings():
             return corpus.package
-        case settings.HubCorpus():
+        case settings.HubCorpusSettings():
             return corpus.id
     return str(corpus.path)
 

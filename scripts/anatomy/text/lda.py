@@ -62,7 +62,9 @@ class Topics:
         return np.exp(digamma(posterior) - digamma(posterior.sum(axis=1, keepdims=True)))
 
 
-def dictionary(documents: Iterable[str], choice: settings.Dictionary) -> gensim.corpora.Dictionary:
+def dictionary(
+    documents: Iterable[str], choice: settings.DictionarySettings
+) -> gensim.corpora.Dictionary:
     """The words that LDA sees, numbered, with their document frequencies.
 
     Raises:
@@ -137,7 +139,11 @@ def load(dictionary: Path, bags: Path) -> tuple[gensim.corpora.Dictionary, MmCor
 
 
 def fit(
-    corpus: Iterable[Bag], words: gensim.corpora.Dictionary, choice: settings.Lda, *, seed: int
+    corpus: Iterable[Bag],
+    words: gensim.corpora.Dictionary,
+    choice: settings.LdaSettings,
+    *,
+    seed: int,
 ) -> Topics:
     """Fit LDA to bags that can be gone through many times."""
     named_alike = {"passes", "chunksize", "offset", "decay", "iterations", "alpha", "eta"}

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from scripts.anatomy.text.word_tokens import Reading
+from scripts.anatomy.text.word_tokens import WordTokens
 
 CLASSES = ("same_word", "same_topic", "different_topic")
 FEWEST_PAIRS = 100  # a mean over fewer is reported as empty
@@ -72,7 +72,7 @@ def ratio(
 
 def attention(
     model: PreTrainedModel,
-    readings: Sequence[Reading],
+    readings: Sequence[WordTokens],
     memberships: Memberships,
     *,
     replicates: int,
@@ -92,7 +92,7 @@ def attention(
         documents,
         memberships,
         causal=is_causal(model),
-        longest=max(len(reading.tokens) for reading in readings),
+        max_length=max(len(reading.tokens) for reading in readings),
         replicates=replicates,
         rng=rng,
     )
@@ -119,8 +119,8 @@ def _maps(
 
 
 def _read(
-    model: PreTrainedModel, readings: Sequence[Reading]
-) -> Iterator[tuple[Float[Tensor, "layers heads n n"], Reading]]:
+    model: PreTrainedModel, readings: Sequence[WordTokens]
+) -> Iterator[tuple[Float[Tensor, "layers heads n n"], WordTokens]]:
     """The attention maps of documents read in one batch, padding cut away."""
     tokens = torch.nn.utils.rnn.pad_sequence(
         [torch.from_numpy(reading.tokens) for reading in readings], batch_first=True
@@ -147,7 +147,7 @@ def tally(
     memberships: Memberships,
     *,
     causal: bool,
-    longest: int,
+    max_length: int,
     replicates: int,
     rng: np.random.Generator,
 ) -> Attention:
@@ -159,13 +159,13 @@ def tally(
     """
     mass = pairs = weight_at = different_at = pairs_at = 0.0
     for maps, words in documents:
-        found = _pairs(maps, torch.from_numpy(words), memberships, causal, longest)
+        found = _pairs(maps, torch.from_numpy(words), memberships, causal, max_length)
         times = np.concatenate([[1.0], rng.poisson(1.0, replicates)])
         mass = mass + np.multiply.outer(times, _array(found.classes @ found.weights.T))
         pairs = pairs + np.multiply.outer(times, _array(found.classes.sum(dim=1)))
-        weight_at = weight_at + _by_distance(found.weights * found.different, found, longest)
-        different_at = different_at + _by_distance(found.different, found, longest)
-        pairs_at = pairs_at + _by_distance(found.classes, found, longest)
+        weight_at = weight_at + _by_distance(found.weights * found.different, found, max_length)
+        different_at = different_at + _by_distance(found.different, found, max_length)
+        pairs_at = pairs_at + _by_distance(found.classes, found, max_length)
     # the mean weight at each distance, between different words of any topics or none
     mean_at = weight_at / np.maximum(different_at, 1)
     kinds = (len(memberships), len(CLASSES))
@@ -181,7 +181,7 @@ def _pairs(
     words: Int[Tensor, "n"],
     memberships: Memberships,
     causal: bool,
-    longest: int,
+    max_length: int,
 ) -> _Pairs:
     """The pairs of a document's positions: their weights, classes and distances."""
     words = words.to(maps.device)
@@ -200,15 +200,15 @@ def _pairs(
         maps.flatten(0, 1)[:, query, key] * visible,
         classes.flatten(0, 1).to(maps.dtype),
         (~same_word)[None].to(maps.dtype),
-        query - key + longest - 1,
+        query - key + max_length - 1,
     )
 
 
 def _by_distance(
-    values: Float[Tensor, "k pairs"], found: _Pairs, longest: int
+    values: Float[Tensor, "k pairs"], found: _Pairs, max_length: int
 ) -> Float[np.ndarray, "k distances"]:
     """Sums over the pairs at each distance."""
-    sums = values.new_zeros(len(values), 2 * longest - 1)
+    sums = values.new_zeros(len(values), 2 * max_length - 1)
     return _array(sums.index_add_(1, found.distance, values))
 
 

@@ -37,10 +37,11 @@ UNIT = "What counts as a document: the whole text, or each of its lines (paragra
 TABLES = {".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}  # ending and format
 
 
-class SomeCorpus(Settings):
+class BaseCorpusSettings(Settings):
     """What every corpus has."""
 
-    shortest: PositiveInt = Field(40, description="Fewest words of a document; shorter are left.")
+    renamed = {"shortest": "min_length"}
+    min_length: PositiveInt = Field(40, description="Fewest words of a document; shorter are left.")
     limit: PositiveInt | None = Field(
         None, description="Read no more than this many documents; null reads all."
     )
@@ -49,7 +50,7 @@ class SomeCorpus(Settings):
     )
 
 
-class PackagedCorpus(SomeCorpus):
+class PackagedCorpusSettings(BaseCorpusSettings):
     """Text that a Python package ships."""
 
     kind: Literal["packaged"]
@@ -61,7 +62,7 @@ class PackagedCorpus(SomeCorpus):
     unit: Unit = Field("paragraph", description=UNIT)
 
 
-class FileCorpus(SomeCorpus):
+class FileCorpusSettings(BaseCorpusSettings):
     """Text in a file of the user's."""
 
     path: UserPath = Field(description="The file.")
@@ -72,13 +73,13 @@ class FileCorpus(SomeCorpus):
         return self
 
 
-class LinesCorpus(FileCorpus):
+class LinesCorpusSettings(FileCorpusSettings):
     """A plain text file in UTF-8, one document a line."""
 
     kind: Literal["lines"]
 
 
-class TableCorpus(FileCorpus):
+class TableCorpusSettings(FileCorpusSettings):
     """A column of a table."""
 
     kind: Literal["table"]
@@ -92,7 +93,7 @@ class TableCorpus(FileCorpus):
         return self
 
 
-class DumpCorpus(FileCorpus):
+class DumpCorpusSettings(FileCorpusSettings):
     """A dump of Wikipedia: the articles, without markup, redirects and other namespaces."""
 
     kind: Literal["dump"]
@@ -100,7 +101,7 @@ class DumpCorpus(FileCorpus):
     unit: Unit = Field("paragraph", description=UNIT)
 
 
-class HubCorpus(SomeCorpus):
+class HubCorpusSettings(BaseCorpusSettings):
     """A data set of the Hugging Face hub, streamed, or a local folder in one of its formats."""
 
     kind: Literal["hub"]
@@ -137,13 +138,17 @@ def check_pinned(name: str, revision: str | None) -> None:
         raise inconsistent("revision", f"{name} is no folder, and on the hub needs a commit")
 
 
-Corpus = Annotated[
-    PackagedCorpus | LinesCorpus | TableCorpus | DumpCorpus | HubCorpus,
+TextCorpusSettings = Annotated[
+    PackagedCorpusSettings
+    | LinesCorpusSettings
+    | TableCorpusSettings
+    | DumpCorpusSettings
+    | HubCorpusSettings,
     Field(discriminator="kind"),
 ]
 
 
-class Dictionary(Settings):
+class DictionarySettings(Settings):
     """Which words LDA sees."""
 
     no_below: PositiveInt = Field(10, description="Leave words in fewer documents than this.")
@@ -159,7 +164,7 @@ class Dictionary(Settings):
     shortest_word: PositiveInt = Field(3, description="Fewest letters of a word.")
 
 
-class Lda(Settings):
+class LdaSettings(Settings):
     """How topics are fitted, by gensim's online variational Bayes."""
 
     topics: Annotated[int, Field(ge=2)] = Field(
@@ -211,7 +216,7 @@ class Lda(Settings):
         return self
 
 
-class Filters(Settings):
+class FilterSettings(Settings):
     """Which topics a word belongs to: every fraction is combined with every threshold."""
 
     fractions: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
@@ -239,7 +244,7 @@ class Filters(Settings):
         return [pair for pair in product(self.fractions, self.thresholds) if pair != (1, 0)]
 
 
-class Reference(Settings):
+class ReferenceFilterSettings(Settings):
     """The filter that figures of one filter show, and that claims about one are measured at."""
 
     fraction: float = Field(1e-2, description="One of filters.fractions.")
@@ -255,10 +260,11 @@ class Reference(Settings):
         return (fraction, threshold) == (self.fraction, self.threshold)
 
 
-class ModelMeasurement(Settings):
+class TextMeasurementSettings(Settings):
     """Sizes of the measurements, and the filter that is looked at closely."""
 
-    longest: Annotated[int, Field(ge=8)] = Field(
+    renamed = {"longest": "max_length"}
+    max_length: Annotated[int, Field(ge=8)] = Field(
         128, description="Documents are cut to this many tokens, special ones included."
     )
     control_documents: PositiveInt = Field(
@@ -267,25 +273,27 @@ class ModelMeasurement(Settings):
     replicates: PositiveInt = Field(
         200, description="Draws of the bootstrap over documents, for 95 % intervals."
     )
-    reference: Reference = Field(Reference(), description="The filter of figures and claims.")
+    reference: ReferenceFilterSettings = Field(
+        ReferenceFilterSettings(), description="The filter of figures and claims."
+    )
 
 
-class TextStudy(Settings):
+class TextSettings(Settings):
     """The `text:` section."""
 
     seeds: Seeds = Field(
         [0, 1, 2],
         description="One LDA fit, one shuffled and one randomly initialised control per seed.",
     )
-    corpora: dict[Name, Corpus] = Field(description="Named corpora.")
+    corpora: dict[Name, TextCorpusSettings] = Field(description="Named corpora.")
     models: list[Name] = Field(
         min_length=1, description="Which of the models to measure, on every corpus."
     )
-    dictionary: Dictionary = Field(Dictionary(), description="Words that LDA sees.")
-    lda: Lda = Field(Lda(), description="How topics are fitted.")
-    filters: Filters = Field(Filters(), description="Which topics a word belongs to.")
-    measurement: ModelMeasurement = Field(
-        ModelMeasurement(), description="How models are measured."
+    dictionary: DictionarySettings = Field(DictionarySettings(), description="Words that LDA sees.")
+    lda: LdaSettings = Field(LdaSettings(), description="How topics are fitted.")
+    filters: FilterSettings = Field(FilterSettings(), description="Which topics a word belongs to.")
+    measurement: TextMeasurementSettings = Field(
+        TextMeasurementSettings(), description="How models are measured."
     )
 
     _distinct = field_validator("models")(distinct)

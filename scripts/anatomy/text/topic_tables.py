@@ -16,7 +16,7 @@ from scripts.anatomy import seeding
 from scripts.anatomy.text import membership
 from scripts.anatomy.text.lda import Topics
 from scripts.anatomy.text.measures import CLASSES, Attention, Similarity, ratio
-from scripts.anatomy.text.settings import Filters, Reference
+from scripts.anatomy.text.settings import FilterSettings, ReferenceFilterSettings
 
 INTERVAL = (2.5, 97.5)
 
@@ -32,7 +32,9 @@ class Case:
     topics: Bool[np.ndarray, "words topics"]
 
 
-def cases(fits: Mapping[int, Topics], filters: Filters, reference: Reference) -> list[Case]:
+def cases(
+    fits: Mapping[int, Topics], filters: FilterSettings, reference: ReferenceFilterSettings
+) -> list[Case]:
     """Every filter of every fit, and the reference filter of every fit shuffled."""
     found = []
     for seed, fit in fits.items():
@@ -118,7 +120,9 @@ def _names(cases: Sequence[Case], weights: str) -> dict[str, list]:
     }
 
 
-def summary(table: pd.DataFrame, heads: pd.DataFrame, reference: Reference) -> dict[str, dict]:
+def summary(
+    table: pd.DataFrame, heads: pd.DataFrame, reference: ReferenceFilterSettings
+) -> dict[str, dict]:
     """What claims are measured on: lists over the seeds, at the reference filter.
 
     Per kind of weights (trained, control, shuffled) the columns of `table`; of the trained ones
@@ -143,7 +147,7 @@ def summary(table: pd.DataFrame, heads: pd.DataFrame, reference: Reference) -> d
     return found
 
 
-def _gain(table: pd.DataFrame, column: str, reference: Reference) -> list[float]:
+def _gain(table: pd.DataFrame, column: str, reference: ReferenceFilterSettings) -> list[float]:
     """Per seed, a column at the strictest threshold less the same at the loosest."""
     rows = table[(table["weights"] == "trained") & (table["fraction"] == reference.fraction)]
     found = []
@@ -153,7 +157,7 @@ def _gain(table: pd.DataFrame, column: str, reference: Reference) -> list[float]
     return found
 
 
-def reference_case(cases: Sequence[Case], reference: Reference) -> Case:
+def reference_case(cases: Sequence[Case], reference: ReferenceFilterSettings) -> Case:
     """The first seed's case at the reference filter."""
     return next(
         case

@@ -23,7 +23,7 @@ CONTEXT = "of "  # a word is looked up after another, since many tokenizers mark
 
 
 @dataclass(frozen=True)
-class Reading:
+class WordTokens:
     """How a model reads a document.
 
     Attributes:
@@ -44,11 +44,11 @@ def read(
     tokenizer: PreTrainedTokenizerFast,
     dictionary: Sequence[str],
     *,
-    longest: int,
-) -> list[Reading]:
+    max_length: int,
+) -> list[WordTokens]:
     """Tokenize documents, cut to `longest` tokens, and find the dictionary words among them."""
     number = {word: place for place, word in enumerate(dictionary)}
-    encoded = tokenizer(list(texts), truncation=True, max_length=longest, padding=False)
+    encoded = tokenizer(list(texts), truncation=True, max_length=max_length, padding=False)
     return [
         _reading(text, encoded[place], number, tokenizer.unk_token_id)
         for place, text in enumerate(texts)
@@ -57,12 +57,12 @@ def read(
 
 def _reading(
     text: str, encoding: Encoding, number: Mapping[str, int], unknown: int | None
-) -> Reading:
+) -> WordTokens:
     whole = _words(text, encoding, unknown)
     numbers = [-1 if word is None else number.get(word, -1) for word in whole]
     end = max((stop for _, stop in encoding.offsets), default=0)
     seen = sum(word in number for word, _, stop in spans(text) if stop <= end)
-    return Reading(
+    return WordTokens(
         np.array(encoding.ids, dtype=np.int64),
         np.array(numbers, dtype=np.int64),
         split=seen - sum(place >= 0 for place in numbers),
@@ -70,7 +70,7 @@ def _reading(
     )
 
 
-def statistics(readings: Sequence[Reading]) -> dict[str, float]:
+def statistics(readings: Sequence[WordTokens]) -> dict[str, float]:
     """How many documents and tokens were read, what was cut, and the share of words left out."""
     whole = sum(int((reading.words >= 0).sum()) for reading in readings)
     split = sum(reading.split for reading in readings)

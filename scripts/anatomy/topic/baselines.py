@@ -37,7 +37,7 @@ def oracle_loss(words_per_topic: int, topics: int, alpha: float) -> float:
 
 
 def bayes_loss(
-    documents: Integer[np.ndarray, "docs longest"],
+    documents: Integer[np.ndarray, "docs max_length"],
     membership: Bool[np.ndarray, "words topics"],
     alpha: float,
     rng: np.random.Generator,
@@ -72,7 +72,7 @@ class BlockFit:
 
 
 def fit_blocks_squared(
-    documents: Integer[np.ndarray, "docs longest"],
+    documents: Integer[np.ndarray, "docs max_length"],
     membership: Bool[np.ndarray, "words topics"],
     rng: np.random.Generator,
     *,
@@ -97,7 +97,7 @@ def fit_blocks_squared(
 
 
 def fit_blocks_cross_entropy(
-    documents: Integer[np.ndarray, "docs longest"],
+    documents: Integer[np.ndarray, "docs max_length"],
     membership: Bool[np.ndarray, "words topics"],
     rng: np.random.Generator,
     *,
@@ -116,7 +116,7 @@ def fit_blocks_cross_entropy(
 
 
 def best_attention_ratio(
-    documents: Integer[np.ndarray, "docs longest"],
+    documents: Integer[np.ndarray, "docs max_length"],
     membership: Bool[np.ndarray, "words topics"],
     blocks: ValueBlocks,
     rng: np.random.Generator,
@@ -173,7 +173,7 @@ def _least_loss_ratio(
 
 
 def _block_features(
-    documents: Integer[np.ndarray, "docs longest"],
+    documents: Integer[np.ndarray, "docs max_length"],
     membership: Bool[np.ndarray, "words topics"],
     rng: np.random.Generator,
     visible: bool,
@@ -204,17 +204,17 @@ def _topic_of(
 
 
 def _select(
-    documents: Integer[np.ndarray, "docs longest"], rng: np.random.Generator, p_m: float = P_M
-) -> Bool[np.ndarray, "docs longest"]:
+    documents: Integer[np.ndarray, "docs max_length"], rng: np.random.Generator, p_m: float = P_M
+) -> Bool[np.ndarray, "docs max_length"]:
     return word_mask(documents) & (rng.random(documents.shape) < p_m)
 
 
 def _replace(
-    documents: Integer[np.ndarray, "docs longest"],
-    selected: Bool[np.ndarray, "docs longest"],
+    documents: Integer[np.ndarray, "docs max_length"],
+    selected: Bool[np.ndarray, "docs max_length"],
     words: int,
     rng: np.random.Generator,
-) -> Integer[np.ndarray, "docs longest"]:
+) -> Integer[np.ndarray, "docs max_length"]:
     """Masking in numpy, for fits that need no network: keep, random word, or MASK."""
     fate = rng.random(documents.shape)
     random_word = rng.integers(FIRST_WORD, words + FIRST_WORD, documents.shape)
@@ -223,12 +223,12 @@ def _replace(
 
 
 def released_pair_counts(
-    documents: Integer[np.ndarray, "docs longest"],
+    documents: Integer[np.ndarray, "docs max_length"],
     membership: Bool[np.ndarray, "words topics"],
     *,
     fixed: bool,
     count: int = 500,
-    longest: int = 100,
+    max_length: int = 100,
 ) -> dict[str, int]:
     """Ordered pairs of positions by class, as the released statistics count them.
 
@@ -241,7 +241,7 @@ def released_pair_counts(
     table = np.full(len(membership) + FIRST_WORD, -1)
     first_row = FIRST_WORD if fixed else 0
     table[first_row : first_row + len(membership)] = membership.argmax(axis=1)
-    counts = token_counts(documents[:count, int(fixed) : longest], len(table))
+    counts = token_counts(documents[:count, int(fixed) : max_length], len(table))
     counts[:, END] = 0  # the released code drops it
     per_topic = np.stack([counts[:, table == k].sum(axis=1) for k in range(topics)], axis=1)
     empty = counts[:, table < 0].sum(axis=1)

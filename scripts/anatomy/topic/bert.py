@@ -19,22 +19,24 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from scripts.anatomy.topic.corpora import PAD
 from scripts.anatomy.topic.masking import MaskedBatch
-from scripts.anatomy.topic.settings import BertModel
+from scripts.anatomy.topic.settings import BertModelSettings
 
 
 class TopicBert(nn.Module):
     """BERT for masked language modelling, read out at the selected positions only."""
 
-    def __init__(self, d_vocab: int, longest: int, settings: BertModel, seed: int) -> None:
+    def __init__(
+        self, d_vocab: int, max_length: int, settings: BertModelSettings, seed: int
+    ) -> None:
         super().__init__()
-        width = settings.width or d_vocab
+        d_model = settings.d_model or d_vocab
         config = BertConfig(
             vocab_size=d_vocab,
-            hidden_size=width,
-            num_hidden_layers=settings.layers,
-            num_attention_heads=settings.heads,
-            intermediate_size=settings.feed_forward,
-            max_position_embeddings=longest,
+            hidden_size=d_model,
+            num_hidden_layers=settings.n_layers,
+            num_attention_heads=settings.n_heads,
+            intermediate_size=settings.d_ff,
+            max_position_embeddings=max_length,
             pad_token_id=PAD,
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,
@@ -74,7 +76,7 @@ class TopicBert(nn.Module):
 
     @torch.inference_mode()
     def attention(
-        self, tokens: Integer[np.ndarray, "docs longest"], *, docs_at_once: int = 50
+        self, tokens: Integer[np.ndarray, "docs max_length"], *, docs_at_once: int = 50
     ) -> Float[np.ndarray, "layers docs heads queries keys"]:
         """Attention weights on whole documents, nothing masked."""
         self.lm.set_attn_implementation("eager")  # the fused one does not return its weights
@@ -90,14 +92,16 @@ class TopicBert(nn.Module):
         return self.lm.bert.embeddings.word_embeddings.weight.detach().numpy().T
 
 
-def save_for_transformers(weights: Mapping[str, Tensor], settings: BertModel, folder: Path) -> None:
+def save_for_transformers(
+    weights: Mapping[str, Tensor], settings: BertModelSettings, folder: Path
+) -> None:
     """Write a trained TopicBert as a folder of the transformers library.
 
     Its tokenizer splits at spaces: special tokens by their names, words as word0, word1, ...
     """
     d_vocab = len(weights["lm.bert.embeddings.word_embeddings.weight"])
-    longest = len(weights["lm.bert.embeddings.position_embeddings.weight"])
-    model = TopicBert(d_vocab, longest, settings, seed=0)
+    max_length = len(weights["lm.bert.embeddings.position_embeddings.weight"])
+    model = TopicBert(d_vocab, max_length, settings, seed=0)
     model.load_state_dict(weights)
     model.lm.save_pretrained(folder)
     names = ["[PAD]", "[MASK]", "[START]", "[END]"]

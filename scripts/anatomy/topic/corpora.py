@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int16, Integer
 
+from scripts.anatomy import artifacts
 from scripts.anatomy.topic import settings
 
 PAD, MASK, START, END = range(4)
@@ -28,12 +29,12 @@ class Corpus:
 
     Attributes:
         train: Token ids of the training documents, padded with PAD.
-        dev: Token ids of the held-out documents.
+        validation: Token ids of the held-out documents.
         membership: Whether a word belongs to a topic.
     """
 
-    train: Int16[np.ndarray, "docs longest"]
-    dev: Int16[np.ndarray, "dev_docs longest"]
+    train: Int16[np.ndarray, "docs max_length"]
+    validation: Int16[np.ndarray, "validation_docs max_length"]
     membership: Bool[np.ndarray, "words topics"]
 
     @property
@@ -42,17 +43,17 @@ class Corpus:
         return len(self.membership) + FIRST_WORD
 
 
-def sample(corpus: settings.SampledCorpus, rng: np.random.Generator) -> Corpus:
+def sample(corpus: settings.SampledCorpusSettings, rng: np.random.Generator) -> Corpus:
     """Draw training and held-out documents."""
     topic_words, membership = _topics(corpus, rng)
 
-    def documents(count: int) -> Int16[np.ndarray, "docs longest"]:
+    def documents(count: int) -> Int16[np.ndarray, "docs max_length"]:
         parts = [min(DOCS_AT_ONCE, count - first) for first in range(0, count, DOCS_AT_ONCE)]
         return np.concatenate(
             [_frame(_words(corpus, topic_words, part, rng), corpus, rng) for part in parts]
         )
 
-    return Corpus(documents(corpus.train), documents(corpus.dev), membership)
+    return Corpus(documents(corpus.train), documents(corpus.validation), membership)
 
 
 def block_membership(words: int, topics: int) -> Bool[np.ndarray, "words topics"]:
@@ -68,10 +69,10 @@ def check_blocks(membership: Bool[np.ndarray, "words topics"]) -> None:
 
 
 def _topics(
-    corpus: settings.SampledCorpus, rng: np.random.Generator
+    corpus: settings.SampledCorpusSettings, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, "topics words"] | None, Bool[np.ndarray, "words topics"]]:
     """Topic-word distributions (None: uniform on equal blocks) and the membership table."""
-    if not isinstance(corpus, settings.OverlapCorpus):
+    if not isinstance(corpus, settings.OverlapCorpusSettings):
         return None, block_membership(corpus.words, corpus.topics)
     topic_words = rng.dirichlet(np.full(corpus.words, corpus.beta), size=corpus.topics)
     share = topic_words / topic_words.sum(axis=0)  # of a word's probability, by topic
@@ -79,11 +80,11 @@ def _topics(
 
 
 def _words(
-    corpus: settings.SampledCorpus,
+    corpus: settings.SampledCorpusSettings,
     topic_words: Float[np.ndarray, "topics words"] | None,
     count: int,
     rng: np.random.Generator,
-) -> Int16[np.ndarray, "docs longest"]:
+) -> Int16[np.ndarray, "docs max_length"]:
     """Words 0, 1, ... of `count` documents of the greatest length, topics mixed at random."""
     topic = _word_topics(corpus, count, rng)
     if topic_words is None:
@@ -97,11 +98,11 @@ def _words(
 
 
 def _word_topics(
-    corpus: settings.SampledCorpus, count: int, rng: np.random.Generator
-) -> Int16[np.ndarray, "docs longest"]:
+    corpus: settings.SampledCorpusSettings, count: int, rng: np.random.Generator
+) -> Int16[np.ndarray, "docs max_length"]:
     """The topic of every word, i.i.d. within a document given its mixture."""
-    shape = (count, corpus.length.longest)
-    if isinstance(corpus, settings.ExactCorpus):
+    shape = (count, corpus.max_length)
+    if isinstance(corpus, settings.ExactCorpusSettings):
         subset = rng.permuted(np.tile(np.arange(corpus.topics, dtype=np.int16), (count, 1)), axis=1)
         chosen = rng.integers(corpus.tau, size=shape)
         return np.take_along_axis(subset, chosen, axis=1)
@@ -115,24 +116,24 @@ def _word_topics(
 
 
 def _frame(
-    words: Int16[np.ndarray, "docs longest"],
-    corpus: settings.SampledCorpus,
+    words: Int16[np.ndarray, "docs max_length"],
+    corpus: settings.SampledCorpusSettings,
     rng: np.random.Generator,
-) -> Int16[np.ndarray, "docs longest_with_ends"]:
+) -> Int16[np.ndarray, "docs max_length_with_ends"]:
     """Cut documents to random lengths and put START and END around them where asked."""
-    shortest, longest = corpus.length.shortest, corpus.length.longest
-    length = rng.integers(shortest, longest + 1, size=(len(words), 1))
-    kept = np.arange(longest, dtype=np.int32) < length.astype(np.int32)
+    min_length, max_length = corpus.min_length, corpus.max_length
+    length = rng.integers(min_length, max_length + 1, size=(len(words), 1))
+    kept = np.arange(max_length, dtype=np.int32) < length.astype(np.int32)
     ends = int(corpus.boundaries)
-    framed = np.full((len(words), longest + 2 * ends), PAD, dtype=np.int16)
-    np.copyto(framed[:, ends : ends + longest], words + np.int16(FIRST_WORD), where=kept)
+    framed = np.full((len(words), max_length + 2 * ends), PAD, dtype=np.int16)
+    np.copyto(framed[:, ends : ends + max_length], words + np.int16(FIRST_WORD), where=kept)
     if corpus.boundaries:
         framed[:, 0] = START
         np.put_along_axis(framed, length + 1, np.int16(END), axis=1)
     return framed
 
 
-def read(corpus: settings.TextCorpus) -> Corpus:
+def read(corpus: settings.TextFileCorpusSettings) -> Corpus:
     """Read a corpus from text files.
 
     Raises:
@@ -142,13 +143,13 @@ def read(corpus: settings.TextCorpus) -> Corpus:
     vocabulary, membership = _vocabulary(corpus)
     return Corpus(
         _read_documents(corpus.train, vocabulary),
-        _read_documents(corpus.dev, vocabulary),
+        _read_documents(corpus.validation, vocabulary),
         membership,
     )
 
 
 def _vocabulary(
-    corpus: settings.TextCorpus,
+    corpus: settings.TextFileCorpusSettings,
 ) -> tuple[dict[str, int], Bool[np.ndarray, "words topics"]]:
     """Word -> number, and the membership table, from the blocks or from the CSV file."""
     if corpus.table is None:
@@ -192,19 +193,19 @@ def _lines(path: Path) -> list[str]:
     return lines
 
 
-def _read_documents(path: Path, vocabulary: dict[str, int]) -> Int16[np.ndarray, "docs longest"]:
+def _read_documents(path: Path, vocabulary: dict[str, int]) -> Int16[np.ndarray, "docs max_length"]:
     """Token ids of the documents, START before and END after each."""
     documents = [
         _read_document(f"{path}:{number}", line.split(), vocabulary)
         for number, line in enumerate(_lines(path), start=1)
     ]
-    longest = max(map(len, documents))
-    if len(documents) * longest > MOST_TOKENS:
+    max_length = max(map(len, documents))
+    if len(documents) * max_length > MOST_TOKENS:
         raise ValueError(
-            f"{path}: {len(documents)} documents padded to {longest} tokens do not fit; cut the "
-            "longest"
+            f"{path}: {len(documents)} documents padded to {max_length} tokens do not fit; cut the "
+            "max_length"
         )
-    tokens = np.full((len(documents), longest), PAD, dtype=np.int16)
+    tokens = np.full((len(documents), max_length), PAD, dtype=np.int16)
     for row, document in zip(tokens, documents, strict=True):
         row[: len(document)] = document
     return tokens
@@ -221,21 +222,15 @@ def _read_document(place: str, words: list[str], vocabulary: dict[str, int]) -> 
         raise ValueError(f"{place}: the word {unknown} has no topic") from None
 
 
-def write(path: Path, documents: Integer[np.ndarray, "docs longest"]) -> None:
-    """Write documents as a text file that `read` takes: word numbers, END last."""
-    with path.open("w", encoding="utf-8") as file:
-        for row in documents:
-            words = row[row >= FIRST_WORD] - FIRST_WORD
-            file.write(" ".join(map(str, words)) + " END\n")
-
-
-def word_mask(tokens: Integer[np.ndarray, "docs longest"]) -> Bool[np.ndarray, "docs longest"]:
+def word_mask(
+    tokens: Integer[np.ndarray, "docs max_length"],
+) -> Bool[np.ndarray, "docs max_length"]:
     """Where the tokens are words, not special."""
     return tokens >= FIRST_WORD
 
 
 def topic_counts(
-    tokens: Integer[np.ndarray, "docs longest"], membership: Bool[np.ndarray, "words topics"]
+    tokens: Integer[np.ndarray, "docs max_length"], membership: Bool[np.ndarray, "words topics"]
 ) -> Float[np.ndarray, "docs topics"]:
     """Words of each topic in each document; a word of several topics counts for each in part."""
     share = membership / np.maximum(membership.sum(axis=1, keepdims=True), 1)
@@ -243,7 +238,7 @@ def topic_counts(
 
 
 def token_counts(
-    tokens: Integer[np.ndarray, "docs longest"], d_vocab: int
+    tokens: Integer[np.ndarray, "docs max_length"], d_vocab: int
 ) -> Float[np.ndarray, "docs d_vocab"]:
     """How often each token stands in each document; PAD counts as absent."""
     flat = (np.arange(len(tokens))[:, None] * d_vocab + tokens)[tokens != PAD]
@@ -265,3 +260,22 @@ def statistics(corpus: Corpus) -> dict[str, float]:
         "largest_share": float(share.max(axis=1).mean()),
         "topic_entropy": float(entropy.mean()),
     }
+
+
+def save(path: str | Path, corpus: Corpus) -> None:
+    """Write a corpus as safetensors."""
+    tensors = {
+        "train": corpus.train,
+        "validation": corpus.validation,
+        "membership": corpus.membership,
+    }
+    artifacts.write_tensors(path, tensors)
+
+
+def load(path: str | Path) -> Corpus:
+    """Return the corpus that `save` has written; UnreadableArtifact if the file holds none."""
+    tensors: dict[str, np.ndarray] = artifacts.read_tensors(path)
+    try:
+        return Corpus(**tensors)
+    except TypeError:
+        raise artifacts.UnreadableArtifact(path, f"holds {[*tensors]}, not a corpus") from None

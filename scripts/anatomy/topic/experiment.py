@@ -21,7 +21,7 @@ ON_CPU = Compute()
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedTopicModel:
     """A trained model, on the CPU.
 
     Attributes:
@@ -32,31 +32,31 @@ class Trained:
 
     model: nn.Module
     run: Run
-    dev_loss: float
+    validation_loss: float
 
 
 def train(
-    variant: settings.Variant,
+    variant: settings.TopicVariantSettings,
     corpus: Corpus,
     *,
     seed: int,
     state: RunState,
     compute: Compute = ON_CPU,
     label: str = "training",
-) -> Trained:
+) -> TrainedTopicModel:
     """Train a variant on a corpus."""
     model = build(variant, corpus, seed).to(compute.device)
     if compute.compile and compute.device.startswith("cuda"):
         model.compile()
     loss = _loss(model, variant)
     batches = _Batches(corpus, variant, seed, compute.device)
-    dev = _dev_batches(corpus, variant, seed, compute.device)
+    validation = _validation_batches(corpus, variant, seed, compute.device)
 
     def loss_at(step: int) -> Float[Tensor, ""]:
         penalty = variant.l2 * model.penalised().square().sum() if variant.l2 else 0.0
         return loss(batches.at(step)) + penalty
 
-    def dev_loss(batches: list[MaskedBatch]) -> float:
+    def validation_loss(batches: list[MaskedBatch]) -> float:
         # the batches are of one size but for the last: weigh them by their documents
         losses = [loss(batch).item() for batch in batches]
         return float(np.average(losses, weights=[len(batch.tokens) for batch in batches]))
@@ -68,18 +68,20 @@ def train(
         state=state,
         seed=seed,
         checkpoint_steps=checkpoint_steps(variant.steps, variant.checkpoints),
-        evaluate=lambda: {"dev_loss": dev_loss(dev[:1])},  # a curve needs no more documents
+        evaluate=lambda: {
+            "validation_loss": validation_loss(validation[:1])
+        },  # a curve needs no more documents
         device=compute.device,
         autocast=compute.autocast and variant.model.kind == "bert",
         save_every=compute.save_every,
         label=label,
     )
     with torch.inference_mode():
-        final_loss = dev_loss(dev)
-    return Trained(model.cpu(), run, final_loss)
+        final_loss = validation_loss(validation)
+    return TrainedTopicModel(model.cpu(), run, final_loss)
 
 
-def recipe(variant: settings.Variant) -> Recipe:
+def recipe(variant: settings.TopicVariantSettings) -> Recipe:
     """The variant's optimisation."""
     return Recipe(
         steps=variant.steps,
@@ -91,20 +93,22 @@ def recipe(variant: settings.Variant) -> Recipe:
     )
 
 
-def build(variant: settings.Variant, corpus: Corpus, seed: int) -> nn.Module:
+def build(variant: settings.TopicVariantSettings, corpus: Corpus, seed: int) -> nn.Module:
     """The untrained model."""
     if variant.model.kind == "bert":
         from scripts.anatomy.topic.bert import TopicBert  # transformers takes a second to import
 
-        longest = max(corpus.train.shape[1], corpus.dev.shape[1])
+        max_length = max(corpus.train.shape[1], corpus.validation.shape[1])
         init_seed = seeding.derive(seed, "init")
-        return TopicBert(corpus.d_vocab, longest, variant.model, init_seed)
+        return TopicBert(corpus.d_vocab, max_length, variant.model, init_seed)
     block = block_value(corpus, variant.masking) if variant.model.value == "block" else None
     generator = seeding.torch_generator(seed, "init")
     return TopicTransformer(corpus.d_vocab, variant.model, variant.init, generator, block)
 
 
-def block_value(corpus: Corpus, masking: settings.Masking) -> Float[Tensor, "d_vocab d_vocab"]:
+def block_value(
+    corpus: Corpus, masking: settings.TopicMaskingSettings
+) -> Float[Tensor, "d_vocab d_vocab"]:
     """Theorem 2's optimal W_V (vanishing L2) over this corpus's tokens.
 
     The theorem knows MASK and the words; the other special tokens get rows and columns of 0.
@@ -123,22 +127,22 @@ def block_value(corpus: Corpus, masking: settings.Masking) -> Float[Tensor, "d_v
 
 
 def theory_setting(
-    words: int, topics: int, masking: settings.Masking, tau: int = 1
+    words: int, topics: int, masking: settings.TopicMaskingSettings, tau: int = 1
 ) -> theory.Setting:
     """The theorems' setting for disjoint topics under this masking."""
     return theory.Setting(
         topics=topics,
         words_per_topic=words // topics,
         tau=tau,
-        p_m=masking.p_m,
-        p_c=masking.p_c,
-        p_r=masking.p_r,
+        p_m=masking.mask_prob,
+        p_c=masking.keep_prob,
+        p_r=masking.random_prob,
         visible=masking.context == "visible",
     )
 
 
 def _loss(
-    model: nn.Module, variant: settings.Variant
+    model: nn.Module, variant: settings.TopicVariantSettings
 ) -> Callable[[MaskedBatch], Float[Tensor, ""]]:
     def loss(batch: MaskedBatch) -> Float[Tensor, ""]:
         output, place = model.distinct(batch)
@@ -151,7 +155,9 @@ def _loss(
 class _Batches:
     """The batch of every step, a function of (seed, step): epochs of shuffled documents."""
 
-    def __init__(self, corpus: Corpus, variant: settings.Variant, seed: int, device: str) -> None:
+    def __init__(
+        self, corpus: Corpus, variant: settings.TopicVariantSettings, seed: int, device: str
+    ) -> None:
         self._tokens = torch.from_numpy(corpus.train.astype(np.int64)).to(device)
         self._masking, self._seed, self._device = variant.masking, seed, device
         self._d_vocab = corpus.d_vocab
@@ -174,16 +180,16 @@ class _Batches:
         generator = seeding.torch_generator(self._seed, "order", epoch)
         return torch.randperm(len(self._tokens), generator=generator).to(self._device)
 
-    def _mask(self, tokens: Int64[Tensor, "docs longest"], when: int | str) -> MaskedBatch:
+    def _mask(self, tokens: Int64[Tensor, "docs max_length"], when: int | str) -> MaskedBatch:
         generator = seeding.torch_generator(self._seed, "mask", when, device=self._device)
         return mask(tokens, self._masking, self._d_vocab, generator)
 
 
-def _dev_batches(
-    corpus: Corpus, variant: settings.Variant, seed: int, device: str
+def _validation_batches(
+    corpus: Corpus, variant: settings.TopicVariantSettings, seed: int, device: str
 ) -> list[MaskedBatch]:
     """The held-out documents, masked once for all evaluations."""
-    tokens = torch.from_numpy(corpus.dev.astype(np.int64)).to(device)
+    tokens = torch.from_numpy(corpus.validation.astype(np.int64)).to(device)
     generator = seeding.torch_generator(seed, "dev mask", device=device)
     whole = mask(tokens, variant.masking, corpus.d_vocab, generator)
     rows = torch.arange(len(tokens), device=device)

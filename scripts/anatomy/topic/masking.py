@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from scripts.anatomy.topic.corpora import FIRST_WORD, MASK, PAD
-from scripts.anatomy.topic.settings import Masking
+from scripts.anatomy.topic.settings import TopicMaskingSettings
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class MaskedBatch:
         hidden: Whether selected positions are kept out of the attention, as in the released code.
     """
 
-    tokens: Int64[Tensor, "docs longest"]
-    observed: Int64[Tensor, "docs longest"]
-    selected: Bool[Tensor, "docs longest"]
+    tokens: Int64[Tensor, "docs max_length"]
+    observed: Int64[Tensor, "docs max_length"]
+    selected: Bool[Tensor, "docs max_length"]
     hidden: bool
 
     @property
-    def attended(self) -> Bool[Tensor, "docs longest"]:
+    def attended(self) -> Bool[Tensor, "docs max_length"]:
         """Positions that can be attended to."""
         present = self.tokens != PAD
         return present & ~self.selected if self.hidden else present
@@ -70,26 +70,26 @@ class MaskedBatch:
 
 
 def mask(
-    tokens: Int64[Tensor, "docs longest"],
-    masking: Masking,
+    tokens: Int64[Tensor, "docs max_length"],
+    masking: TopicMaskingSettings,
     d_vocab: int,
     generator: torch.Generator,
 ) -> MaskedBatch:
     """Select and replace words at random; every document gets at least one selected word."""
 
-    def uniform() -> Float[Tensor, "docs longest"]:
+    def uniform() -> Float[Tensor, "docs max_length"]:
         return torch.rand(tokens.shape, generator=generator, device=tokens.device)
 
     draw = uniform().masked_fill_(tokens < FIRST_WORD, 2.0)  # special tokens are never selected
     smallest = draw.amin(dim=1, keepdim=True)
-    selected = draw < smallest.clamp(min=masking.p_m)
+    selected = draw < smallest.clamp(min=masking.mask_prob)
     selected |= draw == smallest
     fate = uniform()
     lowest = FIRST_WORD if masking.random_tokens == "words" else 0
     random_token = torch.randint(
         lowest, d_vocab, tokens.shape, generator=generator, device=tokens.device
     )
-    replaced = torch.where(fate < masking.p_c + masking.p_r, random_token, MASK)
-    replaced = torch.where(fate < masking.p_c, tokens, replaced)
+    replaced = torch.where(fate < masking.keep_prob + masking.random_prob, random_token, MASK)
+    replaced = torch.where(fate < masking.keep_prob, tokens, replaced)
     observed = torch.where(selected, replaced, tokens)
     return MaskedBatch(tokens, observed, selected, hidden=masking.context == "hidden")

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer
 
 from scripts.anatomy.topic.corpora import FIRST_WORD, MASK, Corpus, token_counts
-from scripts.anatomy.topic.settings import CompactModel, Measurement
+from scripts.anatomy.topic.settings import CompactModelSettings, TopicMeasurementSettings
 
 if TYPE_CHECKING:
     from scripts.anatomy.topic.model import TopicTransformer  # importing torch takes seconds
@@ -38,7 +38,7 @@ class TokenView:
     norms: dict[str, float]
 
 
-def view(weights: Mapping[str, np.ndarray], model: CompactModel) -> TokenView:
+def view(weights: Mapping[str, np.ndarray], model: CompactModelSettings) -> TokenView:
     """Read a compact model's state (parameters and frozen parts) as maps between tokens."""
     W = {name: array.astype(np.float64) for name, array in weights.items()}
     Z = W["W_E"]
@@ -150,10 +150,14 @@ def attention_from_counts(
 
 
 def held_out_attention(
-    view: TokenView, corpus: Corpus, settings: Measurement, *, documents: int | None = None
+    view: TokenView,
+    corpus: Corpus,
+    settings: TopicMeasurementSettings,
+    *,
+    documents: int | None = None,
 ) -> dict[str, float]:
     """The same on the corpus's held-out documents, as many and as long as the settings say."""
-    tokens = corpus.dev[: documents or settings.documents, : settings.longest]
+    tokens = corpus.validation[: documents or settings.documents, : settings.max_length]
     return attention_from_counts(
         view.scores,
         token_counts(tokens, corpus.d_vocab),
@@ -164,7 +168,7 @@ def held_out_attention(
 
 def attention_from_maps(
     maps: Float[np.ndarray, "docs heads queries keys"],
-    tokens: Integer[np.ndarray, "docs longest"],
+    tokens: Integer[np.ndarray, "docs max_length"],
     membership: Bool[np.ndarray, "words topics"],
     *,
     reference_length: int,
@@ -187,8 +191,8 @@ def attention_from_maps(
 
 
 def position_classes(
-    tokens: Integer[np.ndarray, "docs longest"], membership: Bool[np.ndarray, "words topics"]
-) -> Bool[np.ndarray, "docs classes longest longest"]:
+    tokens: Integer[np.ndarray, "docs max_length"], membership: Bool[np.ndarray, "words topics"]
+) -> Bool[np.ndarray, "docs classes max_length max_length"]:
     """Pair classes between the positions of each document."""
     indicator = np.zeros((membership.shape[1], len(membership) + FIRST_WORD), dtype=np.float32)
     indicator[:, FIRST_WORD:] = membership.T

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from scripts.anatomy.topic.masking import MaskedBatch
-from scripts.anatomy.topic.settings import CompactModel, Init
+from scripts.anatomy.topic.settings import CompactModelSettings, InitSettings
 
 
 class TopicTransformer(nn.Module):
@@ -35,43 +35,43 @@ class TopicTransformer(nn.Module):
     def __init__(
         self,
         d_vocab: int,
-        settings: CompactModel,
-        init: Init,
+        settings: CompactModelSettings,
+        init: InitSettings,
         generator: torch.Generator,
         block_value: Float[Tensor, "d_vocab d_vocab"] | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings
-        width = settings.width or d_vocab
+        d_model = settings.d_model or d_vocab
         # one-hot embeddings need no product; theirs would be half of the arithmetic
         self._Z_is_identity = (
-            settings.embedding == "one_hot" and width == d_vocab and not settings.input_norm
+            settings.embedding == "one_hot" and d_model == d_vocab and not settings.input_norm
         )
 
         def drawn(rows: int, columns: int, *, embedding: bool = False) -> nn.Parameter:
             return nn.Parameter(_draw((rows, columns), init, generator, embedding=embedding))
 
         if settings.embedding == "trained":
-            self.W_E = drawn(width, d_vocab, embedding=True)
+            self.W_E = drawn(d_model, d_vocab, embedding=True)
         else:
-            self.register_buffer("W_E", torch.eye(width, d_vocab))
+            self.register_buffer("W_E", torch.eye(d_model, d_vocab))
         if settings.input_norm:
-            self.token_type = nn.Parameter(_draw((width,), init, generator, embedding=True))
-            self.norm = nn.LayerNorm(width, eps=1e-12)
+            self.token_type = nn.Parameter(_draw((d_model,), init, generator, embedding=True))
+            self.norm = nn.LayerNorm(d_model, eps=1e-12)
         if settings.attention == "trained":
-            self.W_K, self.W_Q = drawn(width, width), drawn(width, width)
+            self.W_K, self.W_Q = drawn(d_model, d_model), drawn(d_model, d_model)
         if settings.value == "trained":
-            self.W_V = drawn(width, width)
+            self.W_V = drawn(d_model, d_model)
         else:
             block = settings.value == "block"
             self.register_buffer(
-                "W_V", settings.value_gain * block_value if block else torch.eye(width)
+                "W_V", settings.value_gain * block_value if block else torch.eye(d_model)
             )
         if settings.head == "trained":
-            self.W_U = drawn(d_vocab, width)
+            self.W_U = drawn(d_vocab, d_model)
         if settings.biases:
             self.b_V, self.b_U = (
-                nn.Parameter(torch.zeros(width)),
+                nn.Parameter(torch.zeros(d_model)),
                 nn.Parameter(torch.zeros(d_vocab)),
             )
 
@@ -138,13 +138,13 @@ class TopicTransformer(nn.Module):
 
 
 def _draw(
-    shape: tuple[int, ...], init: Init, generator: torch.Generator, *, embedding: bool
+    shape: tuple[int, ...], init: InitSettings, generator: torch.Generator, *, embedding: bool
 ) -> Float[Tensor, "..."]:
     """Initial weights. The library's law: N(0, 1) embeddings, U(+-1/sqrt(fan in)) matrices."""
-    if init.law == "normal":
+    if init.distribution == "normal":
         return torch.randn(shape, generator=generator) * init.scale
     uniform = torch.rand(shape, generator=generator)
-    if init.law == "uniform":
+    if init.distribution == "uniform":
         return uniform * init.scale
     if embedding:
         return torch.randn(shape, generator=generator)

@@ -22,7 +22,7 @@ from scripts.anatomy.settings import (
     Seeds,
     Settings,
     UserPath,
-    VariantStudy,
+    VariantStudySettings,
     check_distinct,
     check_known,
     distinct,
@@ -39,32 +39,29 @@ Words = Annotated[int, Field(gt=0, le=MOST_WORDS)]
 NonNegative = Annotated[float, Field(ge=0)]
 
 
-class Length(Settings):
-    """Words in a document, a uniform integer between the two ends."""
+class SampledCorpusSettings(Settings):
+    """What every sampled corpus has; the length of a document is uniform between its limits."""
 
-    shortest: PositiveInt = Field(100, description="Fewest words in a document.")
-    longest: PositiveInt = Field(150, description="Most words in a document.")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.longest < self.shortest:
-            raise ValueError(f"longest ({self.longest}) is below shortest ({self.shortest})")
-        return self
-
-
-class SampledCorpus(Settings):
-    """What every sampled corpus has."""
-
+    renamed = {"length": "min_length and max_length", "dev": "validation"}
     topics: PositiveInt = Field(10, description="Number of topics T.")
-    length: Length = Field(Length(), description="Words in a document.")
+    min_length: PositiveInt = Field(100, description="Fewest words in a document.")
+    max_length: PositiveInt = Field(150, description="Most words in a document.")
     train: PositiveInt = Field(10_000, description="Training documents.")
-    dev: PositiveInt = Field(2_000, description="Held-out documents.")
+    validation: PositiveInt = Field(2_000, description="Held-out documents.")
     boundaries: bool = Field(
         True, description="Put START before and END after each document, as the released data do."
     )
 
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max_length < self.min_length:
+            raise ValueError(
+                f"max_length ({self.max_length}) is below min_length ({self.min_length})"
+            )
+        return self
 
-class BlockCorpus(SampledCorpus):
+
+class BlockCorpusSettings(SampledCorpusSettings):
     """A corpus whose topics are disjoint blocks of equally likely words."""
 
     words: Words = Field(100, description="Number of words, a multiple of `topics`.")
@@ -84,7 +81,7 @@ class BlockCorpus(SampledCorpus):
         return self.words // self.topics
 
 
-class LdaCorpus(BlockCorpus):
+class LdaCorpusSettings(BlockCorpusSettings):
     """LDA with disjoint uniform topics: the corpus of the paper's synthetic experiments."""
 
     kind: Literal["lda"]
@@ -93,12 +90,13 @@ class LdaCorpus(BlockCorpus):
     )
 
 
-class ExactCorpus(BlockCorpus):
+class ExactCorpusSettings(BlockCorpusSettings):
     """The corpus of the theorems: every document has exactly tau topics in equal shares."""
 
     kind: Literal["exact"]
     tau: PositiveInt = Field(2, description="Distinct topics in each document, at most `topics`.")
-    length: Length = Field(Length(shortest=150, longest=150), description="Words in a document.")
+    min_length: PositiveInt = Field(150, description="Fewest words in a document.")
+    max_length: PositiveInt = Field(150, description="Most words in a document.")
     boundaries: bool = Field(False, description="Put START and END around each document.")
 
     @model_validator(mode="after")
@@ -108,7 +106,7 @@ class ExactCorpus(BlockCorpus):
         return self
 
 
-class OverlapCorpus(SampledCorpus):
+class OverlapCorpusSettings(SampledCorpusSettings):
     """General LDA: topic-word distributions drawn from a Dirichlet prior, so topics share words."""
 
     kind: Literal["overlap"]
@@ -124,12 +122,13 @@ class OverlapCorpus(SampledCorpus):
     )
 
 
-class TextCorpus(Settings):
+class TextFileCorpusSettings(Settings):
     """Documents read from text files: one a line, tokens separated by spaces, END last."""
 
+    renamed = {"dev": "validation"}
     kind: Literal["text"]
     train: UserPath = Field(description="File with the training documents.")
-    dev: UserPath = Field(description="File with the held-out documents.")
+    validation: UserPath = Field(description="File with the held-out documents.")
     topics: PositiveInt | None = Field(
         None,
         description="Words are the numbers 0 to words-1, dealt into this many consecutive blocks.",
@@ -147,7 +146,7 @@ class TextCorpus(Settings):
             raise ValueError(f"words ({self.words}) is not a multiple of topics ({self.topics})")
         return self
 
-    @field_validator("train", "dev", "table")
+    @field_validator("train", "validation", "table")
     @classmethod
     def _exists(cls, path: Path | None) -> Path | None:
         if path is not None and not is_file(path):
@@ -155,17 +154,26 @@ class TextCorpus(Settings):
         return path
 
 
-Corpus = Annotated[
-    LdaCorpus | ExactCorpus | OverlapCorpus | TextCorpus, Field(discriminator="kind")
+CorpusSettings = Annotated[
+    LdaCorpusSettings | ExactCorpusSettings | OverlapCorpusSettings | TextFileCorpusSettings,
+    Field(discriminator="kind"),
 ]
 
 
-class Masking(Settings):
+class TopicMaskingSettings(Settings):
     """How words are hidden and replaced for masked language modelling."""
 
-    p_m: Probability = Field(0.15, description="Share of words that are selected for prediction.")
-    p_c: Share = Field(0.1, description="Share of the selected words that stay as they are.")
-    p_r: Share = Field(0.1, description="Share of the selected words replaced by a random token.")
+    renamed = {"p_m": "mask_prob", "p_c": "keep_prob", "p_r": "random_prob"}
+
+    mask_prob: Probability = Field(
+        0.15, description="Share of words that are selected for prediction (the paper's p_m)."
+    )
+    keep_prob: Share = Field(
+        0.1, description="Share of the selected words that stay as they are (the paper's p_c)."
+    )
+    random_prob: Share = Field(
+        0.1, description="Share of the selected words replaced by a random token (p_r)."
+    )
     context: Literal["visible", "hidden"] = Field(
         "visible",
         description="visible: selected positions can be attended to, as in the theorems; "
@@ -182,21 +190,24 @@ class Masking(Settings):
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
-        if self.p_c + self.p_r > 1:
-            raise ValueError(f"p_c + p_r is {self.p_c + self.p_r:g}, above 1")
+        if self.keep_prob + self.random_prob > 1:
+            raise ValueError(
+                f"keep_prob + random_prob is {self.keep_prob + self.random_prob:g}, above 1"
+            )
         return self
 
 
-def _width(width: int | None, embedding: str, d_vocab: int) -> int:
+def _width(d_model: int | None, embedding: str, d_vocab: int) -> int:
     """The width of a model; ValueError if it is too small for one-hot embeddings."""
-    if embedding == "one_hot" and width is not None and width < d_vocab:
-        raise ValueError(f"one_hot needs a width of at least {d_vocab} (the tokens), not {width}")
-    return width or d_vocab
+    if embedding == "one_hot" and d_model is not None and d_model < d_vocab:
+        raise ValueError(f"one_hot needs d_model of at least {d_vocab} (the tokens), got {d_model}")
+    return d_model or d_vocab
 
 
-class CompactModel(Settings):
+class CompactModelSettings(Settings):
     """The paper's one-layer transformer without positions, residual, feed-forward or norm."""
 
+    renamed = {"width": "d_model"}
     kind: Literal["compact"] = "compact"
     embedding: Literal["one_hot", "trained"] = Field("one_hot", description="Token embeddings W_E.")
     attention: Literal["uniform", "trained"] = Field(
@@ -208,7 +219,7 @@ class CompactModel(Settings):
     head: Literal["identity", "tied", "trained"] = Field(
         "identity", description="Prediction head: none, tied to W_E, or a matrix of its own."
     )
-    width: PositiveInt | None = Field(
+    d_model: PositiveInt | None = Field(
         None, description="Width d_model; by default the vocabulary size."
     )
     value_gain: PositiveFloat = Field(
@@ -239,23 +250,29 @@ class CompactModel(Settings):
 
     def check_width(self, d_vocab: int) -> None:
         """Raise ValueError if the width does not suit a vocabulary of `d_vocab` tokens."""
-        width = _width(self.width, self.embedding, d_vocab)
-        if (self.head == "identity" or self.value == "block") and width != d_vocab:
+        d_model = _width(self.d_model, self.embedding, d_vocab)
+        if (self.head == "identity" or self.value == "block") and d_model != d_vocab:
             raise ValueError(
-                f"head: identity and value: block need the width {d_vocab}, not {width}"
+                f"head: identity and value: block need d_model {d_vocab}, got {d_model}"
             )
 
 
-class BertModel(Settings):
+class BertModelSettings(Settings):
     """A BERT of the transformers library, for checks on the real architecture."""
 
     kind: Literal["bert"]
-    layers: PositiveInt = Field(1, description="Transformer layers.")
-    heads: PositiveInt = Field(1, description="Attention heads in a layer; divides the width.")
-    width: PositiveInt | None = Field(
+    renamed = {
+        "layers": "n_layers",
+        "heads": "n_heads",
+        "width": "d_model",
+        "feed_forward": "d_ff",
+    }
+    n_layers: PositiveInt = Field(1, description="Transformer layers.")
+    n_heads: PositiveInt = Field(1, description="Attention heads in a layer; divides d_model.")
+    d_model: PositiveInt | None = Field(
         None, description="Hidden width; by default the vocabulary size."
     )
-    feed_forward: PositiveInt = Field(128, description="Width of the feed-forward layer.")
+    d_ff: PositiveInt = Field(128, description="Width of the feed-forward layer.")
     embedding: Literal["one_hot", "trained"] = Field(
         "trained", description="Word embeddings: trained and tied, or frozen one-hot."
     )
@@ -265,15 +282,17 @@ class BertModel(Settings):
 
     @model_validator(mode="after")
     def _heads(self) -> Self:
-        if self.width is not None and self.width % self.heads:
-            raise ValueError(f"heads ({self.heads}) does not divide width ({self.width})")
+        if self.d_model is not None and self.d_model % self.n_heads:
+            raise ValueError(f"n_heads ({self.n_heads}) does not divide d_model ({self.d_model})")
         return self
 
     def check_width(self, d_vocab: int) -> None:
         """Raise ValueError if the width does not suit a vocabulary of `d_vocab` tokens."""
-        width = _width(self.width, self.embedding, d_vocab)
-        if width % self.heads:
-            raise ValueError(f"heads ({self.heads}) does not divide the width {width} (the tokens)")
+        d_model = _width(self.d_model, self.embedding, d_vocab)
+        if d_model % self.n_heads:
+            raise ValueError(
+                f"n_heads ({self.n_heads}) does not divide d_model {d_model} (the tokens)"
+            )
 
 
 def _kind(model: object) -> str:
@@ -281,28 +300,32 @@ def _kind(model: object) -> str:
     return model.get("kind", "compact") if isinstance(model, dict) else getattr(model, "kind", "")
 
 
-Model = Annotated[
-    Annotated[CompactModel, Tag("compact")] | Annotated[BertModel, Tag("bert")],
+TopicModelSettings = Annotated[
+    Annotated[CompactModelSettings, Tag("compact")] | Annotated[BertModelSettings, Tag("bert")],
     Discriminator(_kind),
 ]
 
 
-class Init(Settings):
-    """Law of the initial weights."""
+class InitSettings(Settings):
+    """Distribution of the initial weights."""
 
-    law: Literal["normal", "uniform", "library"] = Field(
+    renamed = {"law": "distribution"}
+    distribution: Literal["normal", "uniform", "library"] = Field(
         "normal",
         description="normal: N(0, scale^2); uniform: U[0, scale], as the released code's near-zero "
         "start; library: torch's own defaults for linear layers and embeddings.",
     )
-    scale: PositiveFloat = Field(0.01, description="Scale of the law.")
+    scale: PositiveFloat = Field(0.01, description="Scale of the distribution.")
 
 
-class Variant(Settings):
+class TopicVariantSettings(Settings):
     """One training run: a model, its loss and its optimiser, on one or more corpora."""
 
+    renamed = {"seeds_apart": "job_per_seed"}
     corpora: list[Name] = Field(["lda"], min_length=1, description="Names of corpora to train on.")
-    model: Model = Field(CompactModel(), description="Architecture and what of it is trained.")
+    model: TopicModelSettings = Field(
+        CompactModelSettings(), description="Architecture and what of it is trained."
+    )
     loss: Literal["cross_entropy", "squared"] = Field(
         "cross_entropy",
         description="squared is the squared norm of (output - one-hot target), summed over tokens.",
@@ -316,7 +339,9 @@ class Variant(Settings):
     l2: NonNegative = Field(
         0.0, description="Weight of the squared Frobenius norm of W_V, or of W_E if W_V is frozen."
     )
-    masking: Masking = Field(Masking(), description="Masking of the training documents.")
+    masking: TopicMaskingSettings = Field(
+        TopicMaskingSettings(), description="Masking of the training documents."
+    )
     optimiser: Literal["adam", "sgd"] = Field("adam", description="Optimiser; sgd is plain.")
     learning_rate: PositiveFloat = Field(0.003, description="Peak learning rate.")
     schedule: Literal["constant", "linear", "cosine"] = Field(
@@ -324,11 +349,11 @@ class Variant(Settings):
     )
     warmup: int = Field(0, ge=0, description="Steps of linear warm-up.")
     clip: PositiveFloat | None = Field(None, description="Largest gradient norm; null: no limit.")
-    init: Init = Field(Init(), description="Initial weights.")
+    init: InitSettings = Field(InitSettings(), description="Initial weights.")
     batch: PositiveInt = Field(40, description="Documents in a batch.")
     steps: PositiveInt = Field(1500, description="Optimiser steps.")
     checkpoints: PositiveInt = Field(20, description="Log-spaced checkpoints that are kept.")
-    seeds_apart: bool = Field(
+    job_per_seed: bool = Field(
         False,
         description="Train each seed in a job of its own, for trainings of minutes or more; else "
         "one job trains all seeds, so that starting up does not cost more than training.",
@@ -354,24 +379,25 @@ class Variant(Settings):
         as_released = {"context": "hidden", "fresh": False, "random_tokens": "all"}
         return data | {
             "average": "entry" if data.get("loss") == "squared" else "token",
-            "init": {"law": "library"},
+            "init": {"distribution": "library"},
             "masking": masking | as_released,
             "model": model | {"input_norm": True, "biases": True},
         }
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
-        if self.l2 and isinstance(self.model, BertModel):
+        if self.l2 and isinstance(self.model, BertModelSettings):
             raise ValueError("l2 is defined on the compact model's W_V or W_E; not with kind: bert")
         if self.l2 and self.model.value != "trained" and self.model.embedding != "trained":
             raise ValueError("l2 needs a trained W_V or W_E")
         return self
 
 
-class Grid(Settings):
+class GridSettings(Settings):
     """Predictions of the theorems against trained models, one setting varied at a time."""
 
-    varies: Literal["tau", "topics", "words_per_topic", "l2", "p_m"] = Field(
+    renamed = {"p_m": "mask_prob"}
+    varies: Literal["tau", "topics", "words_per_topic", "l2", "mask_prob"] = Field(
         description="The setting that varies."
     )
     values: list[float] = Field(min_length=2, description="Its values.")
@@ -383,7 +409,7 @@ class Grid(Settings):
     topics: PositiveInt = Field(10, description="Topics T where they do not vary.")
     words_per_topic: PositiveInt = Field(10, description="Words v of a topic where fixed.")
     tau: PositiveInt = Field(3, description="Topics of a document where fixed.")
-    p_m: Probability = Field(0.15, description="Selected share where fixed.")
+    mask_prob: Probability = Field(0.15, description="Selected share where fixed.")
     l2: NonNegative = Field(0.0, description="L2 weight where fixed; 0 is the limit to 0.")
     steps: PositiveInt = Field(600, description="Optimiser steps of each training.")
 
@@ -405,8 +431,8 @@ class Grid(Settings):
         if size["topics"] * size["words_per_topic"] > MOST_WORDS:
             raise ValueError(f"topics times words_per_topic is above {MOST_WORDS}")
         for value in self.values:
-            if self.varies == "p_m" and value >= 1:
-                raise ValueError(f"p_m must be below 1, not {value:g}")
+            if self.varies == "mask_prob" and value >= 1:
+                raise ValueError(f"mask_prob must be below 1, got {value:g}")
         taus = self.values if self.varies == "tau" else [self.tau]
         topics = self.values if self.varies == "topics" else [self.topics]
         if max(taus) >= min(topics):
@@ -417,7 +443,7 @@ class Grid(Settings):
         return self
 
 
-class Sweep(Settings):
+class SweepSettings(Settings):
     """Optimisers and learning rates under which the structure is looked for."""
 
     corpus: Name = Field("lda", description="Corpus to train on.")
@@ -435,7 +461,7 @@ class Sweep(Settings):
         return self
 
 
-class Figures(Settings):
+class TopicFigureSettings(Settings):
     """Which variants each figure shows, in order; each on the first of its corpora."""
 
     embeddings: list[Name] = Field([], description="Gram matrices of the embeddings.")
@@ -446,11 +472,12 @@ class Figures(Settings):
     architectures: list[Name] = Field([], description="From the compact model to a real BERT.")
 
 
-class Measurement(Settings):
+class TopicMeasurementSettings(Settings):
     """How attention is measured on held-out documents."""
 
+    renamed = {"longest": "max_length"}
     documents: PositiveInt = Field(500, description="Held-out documents.")
-    longest: int = Field(
+    max_length: int = Field(
         100, ge=3, description="Documents are cut to this many tokens, START included."
     )
     reference_length: PositiveInt = Field(
@@ -460,20 +487,24 @@ class Measurement(Settings):
     )
 
 
-class TopicStudy(VariantStudy):
+class TopicSettings(VariantStudySettings):
     """The `topic:` section."""
 
     seeds: Seeds = Field(
         [0, 1, 2], description="One replicate of documents, masks, weights and order per seed."
     )
-    corpora: dict[Name, Corpus] = Field(description="Named corpora.")
-    variants: dict[Name, Variant] = Field(description="Named training runs.")
-    grids: dict[Name, Grid] = Field({}, description="Theory against measurement.")
-    sweep: Sweep = Field(
-        Sweep(), validate_default=True, description="Optimisers and learning rates."
+    corpora: dict[Name, CorpusSettings] = Field(description="Named corpora.")
+    variants: dict[Name, TopicVariantSettings] = Field(description="Named training runs.")
+    grids: dict[Name, GridSettings] = Field({}, description="Theory against measurement.")
+    sweep: SweepSettings = Field(
+        SweepSettings(), validate_default=True, description="Optimisers and learning rates."
     )
-    measurement: Measurement = Field(Measurement(), description="Attention on held-out documents.")
-    figures: Figures = Field(Figures(), description="Variants in each figure.")
+    measurement: TopicMeasurementSettings = Field(
+        TopicMeasurementSettings(), description="Attention on held-out documents."
+    )
+    figures: TopicFigureSettings = Field(
+        TopicFigureSettings(), description="Variants in each figure."
+    )
 
     @field_validator("corpora")
     @classmethod
@@ -492,17 +523,19 @@ class TopicStudy(VariantStudy):
             for corpus in variant.corpora:
                 self._check(f"variants.{name}", corpus, variant.model)
                 self._check_context(f"variants.{name}", corpus, variant.masking)
-        self._check("sweep", self.sweep.corpus, CompactModel())
+        self._check("sweep", self.sweep.corpus, CompactModelSettings())
         for figure, names in self.figures:
             for name in names:
                 self._check_shown(figure, name)
         return self
 
-    def _check(self, key: str, corpus: str, model: CompactModel | BertModel) -> None:
+    def _check(
+        self, key: str, corpus: str, model: CompactModelSettings | BertModelSettings
+    ) -> None:
         """Raise ValueError if a model cannot be trained on a corpus."""
         check_known(key, corpus, self.corpora, "corpus")
         settings = self.corpora[corpus]
-        if isinstance(settings, TextCorpus) and settings.table is not None:
+        if isinstance(settings, TextFileCorpusSettings) and settings.table is not None:
             return  # the vocabulary is known when the table is read
         try:
             model.check_width(settings.words + SPECIAL_TOKENS)
@@ -510,7 +543,7 @@ class TopicStudy(VariantStudy):
             raise inconsistent(f"{key}.model", str(error)) from None
         if getattr(model, "value", None) == "block" and settings.topics == 1:
             raise inconsistent(f"{key}.model", "value: block needs more than one topic")
-        if getattr(model, "value", None) == "block" and isinstance(settings, OverlapCorpus):
+        if getattr(model, "value", None) == "block" and isinstance(settings, OverlapCorpusSettings):
             raise inconsistent(
                 f"{key}.model",
                 f"value: block needs topics that are blocks; those of {corpus} overlap",
@@ -519,7 +552,7 @@ class TopicStudy(VariantStudy):
     def _check_shown(self, figure: str, name: str) -> None:
         """Raise if a figure cannot show a variant, for it does not train what the figure shows."""
         model = self.variants[name].model
-        compact = isinstance(model, CompactModel)
+        compact = isinstance(model, CompactModelSettings)
         attends = model.attention == "trained"
         embeds = model.embedding == "trained"
         shows = {
@@ -537,15 +570,15 @@ class TopicStudy(VariantStudy):
         if not shows[0]:
             raise inconsistent(f"figures.{figure}", f"{name} is not {shows[1]}")
 
-    def _check_context(self, key: str, corpus: str, masking: Masking) -> None:
+    def _check_context(self, key: str, corpus: str, masking: TopicMaskingSettings) -> None:
         """Raise if a document can be selected whole, so that hiding it leaves nothing to see."""
         settings = self.corpora[corpus]
-        if masking.context == "visible" or not isinstance(settings, SampledCorpus):
+        if masking.context == "visible" or not isinstance(settings, SampledCorpusSettings):
             return
-        shortest = settings.length.shortest
-        if not settings.boundaries and masking.p_m**shortest > 1e-9:
+        min_length = settings.min_length
+        if not settings.boundaries and masking.mask_prob**min_length > 1e-9:
             raise inconsistent(
                 f"{key}.masking",
                 f"context: hidden leaves nothing to attend to in a document of {corpus} whose "
-                f"words are all selected, and some have {shortest} words; give it boundaries",
+                f"words are all selected, and some have {min_length} words; give it boundaries",
             )

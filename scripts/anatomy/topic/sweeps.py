@@ -25,23 +25,25 @@ class Point:
 
     value: float
     measure: Literal["value", "attention"]
-    corpus: settings.ExactCorpus
-    variant: settings.Variant
+    corpus: settings.ExactCorpusSettings
+    variant: settings.TopicVariantSettings
     setting: theory.Setting
 
 
-def points(grid: settings.Grid) -> Iterator[Point]:
+def points(grid: settings.GridSettings) -> Iterator[Point]:
     """The trainings of a grid; R is not defined for documents of one topic, so tau 1 has none."""
     for value in grid.values:
-        fixed = grid.model_dump(include={"tau", "topics", "words_per_topic", "l2", "p_m"})
+        fixed = grid.model_dump(include={"tau", "topics", "words_per_topic", "l2", "mask_prob"})
         at = fixed | {grid.varies: type(fixed[grid.varies])(value)}
-        setting = theory.Setting(at["topics"], at["words_per_topic"], at["tau"], p_m=at["p_m"])
-        corpus = settings.ExactCorpus(
+        setting = theory.Setting(
+            at["topics"], at["words_per_topic"], at["tau"], p_m=at["mask_prob"]
+        )
+        corpus = settings.ExactCorpusSettings(
             kind="exact",
             topics=at["topics"],
             words=at["topics"] * at["words_per_topic"],
             tau=at["tau"],
-            dev=200,
+            validation=200,
         )
         for measure in grid.measures:
             if measure == "attention" and at["tau"] == 1:
@@ -49,14 +51,14 @@ def points(grid: settings.Grid) -> Iterator[Point]:
             variant = _value_variant(setting, at["l2"])
             if measure == "attention":
                 variant = ATTENTION
-            masking = settings.Masking(p_m=at["p_m"])
+            masking = settings.TopicMaskingSettings(mask_prob=at["mask_prob"])
             update = {"masking": masking, "steps": grid.steps}
             yield Point(value, measure, corpus, variant.model_copy(update=update), setting)
 
 
 # The rate falls to 0 in both, so that the last steps' noise does not count.
-ATTENTION = settings.Variant(
-    model=settings.CompactModel(value="block", attention="trained"),
+ATTENTION = settings.TopicVariantSettings(
+    model=settings.CompactModelSettings(value="block", attention="trained"),
     loss="squared",
     learning_rate=0.01,
     schedule="linear",
@@ -64,19 +66,19 @@ ATTENTION = settings.Variant(
 )
 
 
-def _value_variant(setting: theory.Setting, l2: float) -> settings.Variant:
+def _value_variant(setting: theory.Setting, l2: float) -> settings.TopicVariantSettings:
     """W_V by SGD from near zero: without a penalty that finds the minimum-norm optimum.
 
     The squared loss bends most along the mean document, by 2 (p_0^2 + c^2/(T v)). SGD is stable
     below 2 over that; the rate is six tenths of the bound.
     """
     bend = setting.p_mask**2 + setting.c**2 / setting.n_words
-    return settings.Variant(
+    return settings.TopicVariantSettings(
         loss="squared",
         l2=l2,
         optimiser="sgd",
         learning_rate=0.6 / bend,
-        init=settings.Init(scale=1e-4),
+        init=settings.InitSettings(scale=1e-4),
         schedule="linear",
         checkpoints=1,
     )
@@ -93,7 +95,7 @@ def compare(
     setting = point.setting
     if point.measure == "attention":
         blocks = theory.optimal_value(setting)
-        p_m = point.variant.masking.p_m
+        p_m = point.variant.masking.mask_prob
         pairs = {
             "R": (
                 theory.optimal_attention_ratio(setting),
@@ -104,7 +106,7 @@ def compare(
             )
         }
     else:
-        l2, length = point.variant.l2, point.corpus.length.longest
+        l2, length = point.variant.l2, point.corpus.max_length
         found = measures.block_means(measures.words(view.value), corpus.membership)
         trained = theory.ValueBlocks(
             found["same_with_diagonal"], found["different"], measures.mask_column(view.value)
@@ -147,16 +149,16 @@ def errors(table: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def sweep_variants(
-    sweep: settings.Sweep,
-) -> Iterator[tuple[dict[str, str | float], settings.Variant]]:
+    sweep: settings.SweepSettings,
+) -> Iterator[tuple[dict[str, str | float], settings.TopicVariantSettings]]:
     """W_K, W_Q and W_V trained together, under every optimiser, learning rate and loss."""
     rates = [("adam", rate) for rate in sweep.adam] + [("sgd", rate) for rate in sweep.sgd]
     for optimiser, rate in rates:
         for loss in sweep.losses:
             yield (
                 {"optimiser": optimiser, "learning_rate": rate, "loss": loss},
-                settings.Variant(
-                    model=settings.CompactModel(attention="trained"),
+                settings.TopicVariantSettings(
+                    model=settings.CompactModelSettings(attention="trained"),
                     loss=loss,
                     optimiser=optimiser,
                     learning_rate=rate,
@@ -173,7 +175,7 @@ def worst_cells(table: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def sweep_row(
-    view: measures.TokenView, corpus: Corpus, measurement: settings.Measurement
+    view: measures.TokenView, corpus: Corpus, measurement: settings.TopicMeasurementSettings
 ) -> dict[str, float]:
     """How clear the blocks of W_V and its Gram matrix are, and attention by pair class."""
     blocks = measures.block_means(measures.words(view.value), corpus.membership)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
-from scripts.anatomy.lego import graphs, groups, task
+from scripts.anatomy.lego import graphs, groups, tasks
 from scripts.anatomy.lego.graphs import MISSING, ROOT
-from scripts.anatomy.lego.task import Batch, Task
+from scripts.anatomy.lego.tasks import Batch, Task
 
 Z2, D3 = groups.built_in("z2"), groups.built_in("d3")
 
@@ -23,9 +23,9 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def signs(n: int, *, letters: int = 26, form: task.Form = "published", **choices: object) -> Task:
+def signs(n: int, *, letters: int = 26, form: tasks.Form = "published", **choices: object) -> Task:
     """The task of signs on one path, but for what is chosen otherwise."""
-    layout = task.layout(Z2, task.alphabet(letters), form=form)
+    layout = tasks.layout(Z2, tasks.alphabet(letters), form=form)
     choices = {"group": Z2, "layout": layout, "graph": graphs.path(n), "n": n} | choices
     if "side" in choices:
         choices["letters"] = choices.pop("side")
@@ -52,7 +52,7 @@ def test_random_graphs_are_uniform() -> None:
         (graphs.recursive(4), {(ROOT, 0, b, c) for b in range(2) for c in range(3)}),
         (graphs.branch(5), {(ROOT, 0, 1, 2, c) for c in range(3)}),
         (graphs.severed(5), {(ROOT, 0, MISSING, 2, 3), (ROOT, 0, 1, MISSING, 3)}),
-        (graphs.varied(4, shortest=2), {(ROOT, 0, ROOT, 2), (ROOT, 0, 1, ROOT), (ROOT, 0, 1, 2)}),
+        (graphs.varied(4, min_length=2), {(ROOT, 0, ROOT, 2), (ROOT, 0, 1, ROOT), (ROOT, 0, 1, 2)}),
     ]:
         found = Counter(map(tuple, graphs.draw(graph, 6000, rng()).tolist()))
         assert set(found) == expected
@@ -76,7 +76,7 @@ def test_depths_and_roots() -> None:
         (lambda: graphs.balanced(3, arity=0), "an arity of at least 1, not 0"),
         (lambda: graphs.branch(2), "at least 3 clauses, not 2"),
         (lambda: graphs.severed(3), "from 4 clauses on, not 3"),
-        (lambda: graphs.varied(3, shortest=4), "at least 4 clauses does not fit into 3"),
+        (lambda: graphs.varied(3, min_length=4), "at least 4 clauses does not fit into 3"),
     ],
 )
 def test_graphs_that_are_refused(make: object, message: str) -> None:
@@ -121,7 +121,7 @@ def value(used: Task, clauses: dict[str, tuple[str, str, int]], variable: str) -
 
 
 @st.composite
-def tasks(draw: st.DrawFn) -> Task:
+def any_tasks(draw: st.DrawFn) -> Task:
     group = groups.built_in(draw(st.sampled_from(["z2", "z5", "d3", "s3", "klein"])))
     n = draw(st.integers(4, 9))
     size = n + draw(st.integers(1, 25))
@@ -129,28 +129,28 @@ def tasks(draw: st.DrawFn) -> Task:
     chosen = draw(st.sets(st.integers(0, group.order - 1), min_size=1))
     used = Task(
         group,
-        task.layout(group, task.alphabet(size), form=form),
+        tasks.layout(group, tasks.alphabet(size), form=form),
         draw(st.sampled_from([
             graphs.path(n), graphs.paths(n, 2), graphs.paths(n, 3), graphs.star(n),
-            graphs.balanced(n), graphs.recursive(n), graphs.varied(n, shortest=2),
+            graphs.balanced(n), graphs.recursive(n), graphs.varied(n, min_length=2),
         ])),
         n,
         letters=tuple(draw(st.permutations(range(size)))[: n + 1]),
         operators=draw(st.sampled_from([None, tuple(chosen)])),
         order=draw(st.sampled_from([None, tuple(range(n)), tuple(reversed(range(n)))])),
     )  # fmt: skip
-    changes = [lambda t: t, lambda t: task.two_chains(t, n // 2), task.branched, task.severed]
+    changes = [lambda t: t, lambda t: tasks.two_chains(t, n // 2), tasks.branched, tasks.severed]
     return draw(st.sampled_from(changes))(used)
 
 
-@given(tasks(), st.integers(0, 2**32))
+@given(any_tasks(), st.integers(0, 2**32))
 @hypothesis_settings(max_examples=150)
 def test_answers_by_following_the_chain(used: Task, seed: int) -> None:
     """Otherwise models are trained on wrong answers, or read at wrong places."""
-    batch = task.sample(used, 3, rng(seed))
+    batch = tasks.sample(used, 3, rng(seed))
     assert batch.tokens.shape == (3, used.layout.length(used.n))
     for row in range(len(batch)):
-        symbols = task.text(used.layout, batch.tokens[row])
+        symbols = tasks.text(used.layout, batch.tokens[row])
         clauses = read(used, symbols)
         assert len(clauses) == used.n
         defined = [symbols[place] for place in batch.places[row]]  # in chain order
@@ -176,7 +176,7 @@ def test_answers_by_following_the_chain(used: Task, seed: int) -> None:
 
 def test_severed_chains_are_open_from_the_cut_on() -> None:
     """Otherwise models are scored on values that no one can know."""
-    batch = task.sample(task.severed(signs(6)), 500, rng())
+    batch = tasks.sample(tasks.severed(signs(6)), 500, rng())
     cut = (batch.parents == MISSING).argmax(axis=1)
     assert set(cut.tolist()) == {2, 3, 4}
     assert ((batch.values == -1) == (np.arange(6) >= cut[:, None])).all()
@@ -186,7 +186,7 @@ def test_severed_chains_are_open_from_the_cut_on() -> None:
 def test_published_places(n: int) -> None:
     """Otherwise predictions are not read at the variables, as the paper's code does."""
     used = signs(n)
-    batch = task.sample(used, 20, rng())
+    batch = tasks.sample(used, 20, rng())
     assert batch.tokens.shape[1] == 5 * n + 2
     assert np.sort(batch.places, axis=1).tolist() == [list(range(1, 5 * n - 3, 5))] * 20
     letters = set(used.layout.ids(used.layout.letters).tolist())
@@ -201,8 +201,8 @@ def test_a_sentence_by_hand() -> None:
         ("compact", "[CLS] {b} {g} {a} {c} {h} {b} {a} val {x} [SEP]"),
     ]:
         used = signs(3, form=form, order=order)
-        batch = task.sample(used, 1, rng(3))
-        symbols = task.text(used.layout, batch.tokens[0])
+        batch = tasks.sample(used, 1, rng(3))
+        symbols = tasks.text(used.layout, batch.tokens[0])
         a, b, c = (symbols[place] for place in batch.places[0])
         g, h = (Z2.operators[k] for k in batch.operators[0, 1:])
         x = Z2.names[batch.values[0, 0]]
@@ -224,7 +224,7 @@ def assert_law(counts: dict, law: dict, sigmas: float = 4.5) -> None:
 
 def test_flips_are_binomial() -> None:
     """Otherwise the count of `not`, and with it the shortcut's baseline, has another law."""
-    batch = task.sample(signs(8), 20_000, rng())
+    batch = tasks.sample(signs(8), 20_000, rng())
     flips = Counter((batch.operators == 1).sum(axis=1).tolist())
     assert_law(flips, {k: comb(7, k) / 2**7 for k in range(8)})
     assert (batch.operators[:, 0] == 0).all()  # the root never flips
@@ -232,8 +232,8 @@ def test_flips_are_binomial() -> None:
 
 def test_values_and_operators_are_uniform() -> None:
     """Otherwise a model beats chance at a position without reading anything."""
-    used = Task(D3, task.layout(D3, task.alphabet(9)), graphs.path(4), 4)
-    batch = task.sample(used, 20_000, rng())
+    used = Task(D3, tasks.layout(D3, tasks.alphabet(9)), graphs.path(4), 4)
+    batch = tasks.sample(used, 20_000, rng())
     uniform = {k: 1 / 6 for k in range(6)}
     for k in range(4):
         assert_law(Counter(batch.values[:, k].tolist()), uniform)
@@ -244,7 +244,7 @@ def test_values_and_operators_are_uniform() -> None:
 def test_orders_and_letters_are_uniform() -> None:
     """Otherwise a clause's place or a variable's letter gives away its position in the chain."""
     used = signs(4, letters=5)
-    batch = task.sample(used, 24_000, rng())
+    batch = tasks.sample(used, 24_000, rng())
     slots = Counter(map(tuple, ((batch.places - 1) // 5).tolist()))
     assert_law(slots, {order: 1 / 24 for order in itertools.permutations(range(4))})
     variables = np.take_along_axis(batch.tokens, batch.places, axis=1)
@@ -257,25 +257,25 @@ def test_orders_and_letters_are_uniform() -> None:
 
 def test_unused_letters_of_cut_chains_are_uniform() -> None:
     """Otherwise one letter gives away that its clause is cut."""
-    batch = task.sample(task.severed(signs(4, letters=7)), 21_000, rng())
+    batch = tasks.sample(tasks.severed(signs(4, letters=7)), 21_000, rng())
     at_cut = np.take_along_axis(batch.tokens, batch.places[:, 2:3] + 3, axis=1)
-    ids = signs(4, letters=7).layout.ids(task.alphabet(7)).tolist()
+    ids = signs(4, letters=7).layout.ids(tasks.alphabet(7)).tolist()
     assert_law(Counter(at_cut.ravel().tolist()), {letter: 1 / 7 for letter in ids})
 
 
 @pytest.mark.parametrize(("n", "letters", "expected"), [(2, 3, 48), (3, 4, 24 * 6 * 8)])
 def test_number_of_distinct_sentences(n: int, letters: int, expected: int) -> None:
     """Otherwise some sentences never occur: there are P(letters, n) n! 2^n."""
-    batch = task.sample(signs(n, letters=letters), 20_000, rng())
+    batch = tasks.sample(signs(n, letters=letters), 20_000, rng())
     assert len({row.tobytes() for row in batch.tokens}) == expected
 
 
 @pytest.mark.parametrize(("n", "sentences"), [(2, 5_200), (3, 748_800)])
 def test_overlap_of_training_and_test_set(n: int, sentences: int) -> None:
     """Otherwise short chains are tested on what was learnt by heart: 98 % for two clauses."""
-    train = task.sample(signs(n), 10_000 * n, rng(0))
-    test = task.sample(signs(n), 10_000, rng(1))
-    new = task.deduplicated(train, test)
+    train = tasks.sample(signs(n), 10_000 * n, rng(0))
+    test = tasks.sample(signs(n), 10_000, rng(1))
+    new = tasks.deduplicated(train, test)
     expected = 1 - np.exp(-10_000 * n / sentences)
     assert expected == pytest.approx({2: 0.98, 3: 0.039}[n], abs=0.003)
     assert 1 - len(new) / len(test) == pytest.approx(expected, abs=0.008)
@@ -288,19 +288,19 @@ def test_overlap_of_training_and_test_set(n: int, sentences: int) -> None:
 
 def test_nothing_left_to_test_on() -> None:
     """Otherwise an accuracy is a mean over no sentences."""
-    train = task.sample(signs(2, letters=2), 2_000, rng(0))
+    train = tasks.sample(signs(2, letters=2), 2_000, rng(0))
     with pytest.raises(ValueError, match="all test sentences are in the training set"):
-        task.deduplicated(train, task.sample(signs(2, letters=2), 50, rng(1)))
+        tasks.deduplicated(train, tasks.sample(signs(2, letters=2), 50, rng(1)))
 
 
 def test_held_out_letters() -> None:
     """Otherwise a test on unseen letters shows letters that were seen."""
-    train, test = task.split_letters(26, 12)
+    train, test = tasks.split_letters(26, 12)
     assert (len(train), len(test)) == (14, 12)
     seen, unseen = (
         {
             symbol
-            for row in task.sample(signs(12, letters=26, side=side), 200, rng()).tokens
+            for row in tasks.sample(signs(12, letters=26, side=side), 200, rng()).tokens
             for symbol in row
         }
         for side in (train, test)
@@ -309,15 +309,15 @@ def test_held_out_letters() -> None:
     letters = set(layout.ids(layout.letters).tolist())
     assert not seen & unseen & letters
     assert (seen | unseen) & letters == letters
-    assert task.split_letters(5, 0) == (tuple(range(5)), tuple(range(5)))
+    assert tasks.split_letters(5, 0) == (tuple(range(5)), tuple(range(5)))
     with pytest.raises(ValueError, match="of 5 letters 5 cannot be held out"):
-        task.split_letters(5, 5)
+        tasks.split_letters(5, 5)
 
 
 def test_draws_follow_the_generator() -> None:
     """Otherwise a run cannot be repeated, or two seeds train on the same sentences."""
     used = signs(5)
-    one, same, other = (task.sample(used, 50, rng(seed)) for seed in (0, 0, 1))
+    one, same, other = (tasks.sample(used, 50, rng(seed)) for seed in (0, 0, 1))
     for name in ("tokens", "values", "places", "parents", "operators"):
         assert (getattr(one, name) == getattr(same, name)).all()
         assert getattr(one, name).dtype == np.int64
@@ -326,8 +326,8 @@ def test_draws_follow_the_generator() -> None:
 
 def test_many_sentences_are_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise sentences are lost or repeated where one part ends and the next begins."""
-    monkeypatch.setattr(task, "SENTENCES_AT_ONCE", 7)
-    batch = task.sample(signs(12), 24, rng())
+    monkeypatch.setattr(tasks, "SENTENCES_AT_ONCE", 7)
+    batch = tasks.sample(signs(12), 24, rng())
     assert len(batch) == 24
     assert len({row.tobytes() for row in batch.tokens}) == 24
 
@@ -337,15 +337,15 @@ def test_many_sentences_are_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_alphabets() -> None:
     """Otherwise long chains have no letters, or two variables share one."""
-    assert task.alphabet(26) == tuple("abcdefghijklmnopqrstuvwxyz")
-    assert task.alphabet(29)[26:] == ("aa", "ab", "ac")
-    assert len(set(task.alphabet(702))) == 702
-    layout = task.layout(Z2, task.alphabet(40))
+    assert tasks.alphabet(26) == tuple("abcdefghijklmnopqrstuvwxyz")
+    assert tasks.alphabet(29)[26:] == ("aa", "ab", "ac")
+    assert len(set(tasks.alphabet(702))) == 702
+    layout = tasks.layout(Z2, tasks.alphabet(40))
     used = Task(Z2, layout, graphs.path(40), 40)
-    assert task.sample(used, 2, rng()).tokens.shape == (2, 202)  # a pair is one token
+    assert tasks.sample(used, 2, rng()).tokens.shape == (2, 202)  # a pair is one token
     for size in (0, 703):
         with pytest.raises(ValueError, match=f"1 to 702 letters, not {size}"):
-            task.alphabet(size)
+            tasks.alphabet(size)
 
 
 @pytest.mark.parametrize(
@@ -371,16 +371,16 @@ def test_settings_that_are_refused(choices: dict, message: str) -> None:
 def test_severed_needs_one_more_letter() -> None:
     """Otherwise the letter of a missing clause is one that is defined."""
     with pytest.raises(ValueError, match="12 clauses and one that is missing need 13 letters"):
-        task.sample(task.severed(signs(12, letters=12)), 5, rng())
+        tasks.sample(tasks.severed(signs(12, letters=12)), 5, rng())
 
 
 def test_symbols_that_stand_for_two_things() -> None:
     """Otherwise an element called like a letter is read as a variable."""
     group = groups.group(("e", "f"), [[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="'e' stands for two things"):
-        task.layout(group, task.alphabet(6))
-    assert task.layout(group, task.alphabet(4)).d_vocab == 2 + 2 + 4 + 4
-    assert task.layout(group, task.alphabet(4), form="compact").d_vocab == 2 + 4 + 4
+        tasks.layout(group, tasks.alphabet(6))
+    assert tasks.layout(group, tasks.alphabet(4)).d_vocab == 2 + 2 + 4 + 4
+    assert tasks.layout(group, tasks.alphabet(4), form="compact").d_vocab == 2 + 4 + 4
 
 
 def bert(*words: str) -> BertTokenizerFast:
@@ -395,35 +395,35 @@ WORDS = ("z", "not", "=", "val", "a", "1", "b", ",", "0", "c", "d", "r", "##0", 
 def test_tokens_of_a_tokenizer() -> None:
     """Otherwise a pretrained model reads other words than those of the sentence."""
     tokenizer = bert(*WORDS)
-    layout = task.of_tokenizer(tokenizer, Z2, tuple("abcd"))
+    layout = tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"))
     assert layout.d_vocab == len(tokenizer)
-    batch = task.sample(Task(Z2, layout, graphs.path(3), 3), 20, rng())
+    batch = tasks.sample(Task(Z2, layout, graphs.path(3), 3), 20, rng())
     for row in batch.tokens:
-        sentence = " ".join(task.text(layout, row)[1:-1])
+        sentence = " ".join(tasks.text(layout, row)[1:-1])
         assert tokenizer(sentence)["input_ids"] == row.tolist()
 
 
 def test_other_words_for_symbols() -> None:
     """Otherwise the sense of `not` cannot be taken from a pretrained model."""
     tokenizer = bert(*WORDS)
-    layout = task.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"not": "z", "val": "keep"})
+    layout = tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"not": "z", "val": "keep"})
     assert layout.vocabulary["not"] == tokenizer.convert_tokens_to_ids("z")
     assert layout.vocabulary["val"] == tokenizer.convert_tokens_to_ids("keep")
     with pytest.raises(ValueError, match="a word is given for 'yes', which is in no sentence"):
-        task.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"yes": "z"})
+        tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"yes": "z"})
     with pytest.raises(ValueError, match="does not tell 'a' and 'a' apart"):
-        task.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"not": "a"})
+        tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"not": "a"})
 
 
 def test_tokenizers_that_break_the_stride() -> None:
     """Otherwise every answer is read at a wrong token, and nothing fails."""
     with pytest.raises(ValueError, match="the tokenizer splits 'r0' into r ##0"):
         turns = groups.group(("1", "r0"), [[0, 1], [1, 0]], operators=("val", "not"))
-        task.of_tokenizer(bert(*WORDS), turns, tuple("ab"))
+        tasks.of_tokenizer(bert(*WORDS), turns, tuple("ab"))
     with pytest.raises(ValueError, match="the tokenizer does not know 'e'"):
-        task.of_tokenizer(bert(*WORDS), Z2, tuple("abcde"))
+        tasks.of_tokenizer(bert(*WORDS), Z2, tuple("abcde"))
     with pytest.raises(ValueError, match="does not tell 'A' and 'a' apart"):
-        task.of_tokenizer(bert(*WORDS), Z2, ("A", "a"))
+        tasks.of_tokenizer(bert(*WORDS), Z2, ("A", "a"))
 
 
 def whitespace(words: tuple[str, ...], **special: str) -> PreTrainedTokenizerFast:
@@ -437,15 +437,15 @@ def test_tokenizers_without_ends() -> None:
     """Otherwise sentences are framed by tokens that the model never saw there."""
     words = ("[UNK]", "<s>", "</s>", *WORDS)
     with pytest.raises(ValueError, match="no tokens for the start and the end"):
-        task.of_tokenizer(whitespace(words), Z2, tuple("abc"))
+        tasks.of_tokenizer(whitespace(words), Z2, tuple("abc"))
     unframed = whitespace(words, cls_token="<s>", sep_token="</s>", unk_token="[UNK]")
     with pytest.raises(ValueError, match="makes 15 tokens of 3 clauses, not 5 n"):
-        task.of_tokenizer(unframed, Z2, tuple("abc"))
+        tasks.of_tokenizer(unframed, Z2, tuple("abc"))
 
 
 def test_rows_of_a_batch() -> None:
     """Otherwise training takes a sentence with another's answers."""
-    batch = task.sample(signs(4), 10, rng())
+    batch = tasks.sample(signs(4), 10, rng())
     rows = np.array([7, 2])
     picked = batch[rows]
     assert isinstance(picked, Batch)

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
 
-from scripts.anatomy.lego import graphs
+from scripts.anatomy import seeding
+from scripts.anatomy.lego import graphs, groups
 from scripts.anatomy.lego.graphs import MISSING, ROOT, Graph
 from scripts.anatomy.lego.groups import Group
+from scripts.anatomy.lego.settings import GroupSettings, TaskSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase  # importing transformers takes seconds
@@ -186,7 +188,7 @@ def text(layout: Layout, tokens: Integer[np.ndarray, "length"]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A law of sentences.
+    """What sentences are drawn from: group, graph, letters, operators, and how they are written.
 
     Attributes:
         group: Where values and operators are from.
@@ -225,6 +227,41 @@ class Task:
         if not set() < set(self.operators_used) <= set(range(self.group.order)):
             raise ValueError(f"operators are some of 0 to {self.group.order - 1}")
 
+    @classmethod
+    def from_settings(
+        cls,
+        settings: TaskSettings,
+        tokenizer: "PreTrainedTokenizerBase | None" = None,
+        words: Mapping[str, str] | None = None,
+    ) -> "Task":
+        """Return the task that the configuration describes, with its training letters.
+
+        Args:
+            settings: The configuration.
+            tokenizer: Sentences are written in its tokens; by default in tokens of their own.
+            words: Other words for some symbols, see `of_tokenizer`.
+
+        Raises:
+            ValueError: The table is no group, the tokenizer splits a symbol, or the graph does not
+                fit the number of clauses; one line.
+        """
+        group = _group(settings.group)
+        letters = alphabet(settings.letters)
+        if tokenizer is None:
+            written = layout(group, letters, form=settings.layout)
+        else:
+            written = of_tokenizer(tokenizer, group, letters, words=words)
+        seen, _ = split_letters(settings.letters, settings.held_out)
+        return cls(
+            group=group,
+            layout=written,
+            graph=_graph(settings),
+            n=settings.n,
+            letters=seen,
+            operators=None if settings.operators is None else tuple(settings.operators),
+            order=None if settings.shuffled else tuple(range(settings.n)),
+        )
+
     @property
     def letters_used(self) -> tuple[int, ...]:
         """Numbers of the letters in use."""
@@ -234,6 +271,23 @@ class Task:
     def operators_used(self) -> tuple[int, ...]:
         """Numbers of the operators in use."""
         return tuple(range(self.group.order)) if self.operators is None else self.operators
+
+
+def _group(settings: str | GroupSettings) -> Group:
+    if isinstance(settings, str):
+        return groups.built_in(settings)
+    return groups.group(settings.names, settings.table, operators=settings.operators)
+
+
+def _graph(settings: TaskSettings) -> Graph:
+    n, graph = settings.n, settings.graph
+    match graph.kind:
+        case "paths":
+            return graphs.paths(n, graph.count)
+        case "varied":
+            return graphs.varied(n, min_length=graph.min_length)
+        case kind:
+            return getattr(graphs, kind)(n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,6 +326,11 @@ def sample(task: Task, count: int, rng: np.random.Generator) -> Batch:
         for first in range(0, count, SENTENCES_AT_ONCE)
     ]
     return Batch(*(np.concatenate(part, dtype=np.int64) for part in zip(*parts, strict=True)))
+
+
+def test_sentences(task: Task, count: int, seed: int, purpose: str = "test") -> Batch:
+    """Draw sentences to test on; they are the same for every variant of a task."""
+    return sample(task, count, seeding.numpy_generator(seed, purpose))
 
 
 def _sentences(
@@ -369,6 +428,12 @@ def split_letters(count: int, held_out: int) -> tuple[tuple[int, ...], tuple[int
 
 
 # --- sentences that expose a shortcut -----------------------------------------------------------
+
+
+def with_held_out_letters(task: Task, held_out: int) -> Task:
+    """Return the task with the letters that no training sentence has."""
+    _, unseen = split_letters(len(task.layout.letters), held_out)
+    return replace(task, letters=unseen)
 
 
 def two_chains(task: Task, first: int) -> Task:

@@ -12,7 +12,7 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-# beside this file, also when results go elsewhere with --directory
+# Beside this file, also when --directory sends results elsewhere
 CONFIG = Path(workflow.current_basedir, "config.yaml")
 
 
@@ -26,19 +26,16 @@ report: "report/workflow.rst"
 
 
 include: "rules/common.smk"
-include: "rules/topic_paths.smk"
-include: "rules/topic.smk"
+include: "rules/inputs.smk"
 include: "rules/models.smk"
-include: "rules/text_paths.smk"
+include: "rules/topic.smk"
 include: "rules/text.smk"
-include: "rules/embedding_paths.smk"
 include: "rules/embedding.smk"
 include: "rules/embedding_alignment.smk"
 include: "rules/embedding_finetuning.smk"
-include: "rules/lego_paths.smk"
 include: "rules/lego.smk"
-include: "rules/pretraining_paths.smk"
 include: "rules/pretraining.smk"
+include: "rules/figures.smk"
 include: "rules/report.smk"
 include: "rules/cluster.smk"
 
@@ -48,25 +45,20 @@ localrules:
     all,
     topic,
     topic_theory,
-    topic_runs,
     model,
-    model_of_topic,
-    model_of_pretraining,
     text,
     text_table,
     embedding,
     embedding_finetuned,
     lego,
     lego_counting_baseline,
-    lego_compare,
-    lego_runs,
     pretraining,
-    pretraining_compare,
-    pretraining_runs,
-    claims,
+    report_compare,
+    report_study_runs,
+    report_runs,
     report_claims,
     report_ledger,
-    report_runs,
+    claims,
 
 
 rule all:
@@ -78,4 +70,4 @@ rule all:
         rules.lego.input,
         rules.pretraining.input,
         rules.claims.input,
-        "results/runs.csv",
+        rules.report_runs.output,

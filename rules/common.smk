@@ -1,14 +1,10 @@
-# What every study needs: the checked configuration and the fingerprints of code.
+# What all studies share: the checked configuration, fingerprints of code, and helpers for rules.
 import os
-import subprocess
 import sys
+from typing import NamedTuple
 
-from snakemake.exceptions import WorkflowError
-
-from scripts.anatomy.artifacts import digest
 from scripts.anatomy.configuration import ConfigError, validate
 from scripts.anatomy.fingerprint import fingerprints
-from scripts.anatomy.models.store import TOKENIZER, WANTED
 
 ROOT = Path(workflow.current_basedir).parent
 
@@ -17,7 +13,7 @@ try:
 except ConfigError as error:
     sys.exit(str(error))
 
-# Snakemake keeps its notes there, even in a dry run, and would end in a traceback
+# Snakemake writes there even in a dry run, and ends with a traceback if it cannot
 HERE = Path(".snakemake" if Path(".snakemake").exists() else ".").resolve()
 if not os.access(HERE, os.W_OK):
     sys.exit(
@@ -26,12 +22,12 @@ if not os.access(HERE, os.W_OK):
 
 for name in ("results", "logs"):
     if os.path.lexists(name) and not Path(name).is_dir():
-        sys.exit(f"{Path(name).absolute()} is no folder")
+        sys.exit(f"{Path(name).absolute()}: expected a folder, found a file")
 
 CONDA = f"../envs/{SETTINGS.compute.environment}.yaml"
 
 
-# Code that decides where a job runs and what it logs, and not what it makes
+# Code that decides where a job runs and what it logs, but not what it makes
 PLUMBING = {
     "scripts.job",
     "scripts.anatomy.devices",
@@ -46,94 +42,188 @@ CODE = fingerprints(
 
 
 def code(script):
-    """Digest of the code that a script uses: a param of every rule, so that it reruns with it."""
+    """Return the digest of the code that a script uses: a param of every rule."""
     return CODE[script]
 
 
-# Projects share what takes long to read where this variable names a folder for it
+# Projects share what takes long to read if this variable names a folder for it
 SHARED = "omit-software" if os.environ.get("SNAKEMAKE_OUTPUT_CACHE") else None
 
 PAPER_SIZES = SETTINGS.scale == "paper"
 
 
 def trainings(study):
-    """The group of a study's trainings, several of which share a submission to a cluster.
+    """Return the group of a study's trainings, several of which share a submission to a cluster.
 
-    At the papers' sizes a training takes hours, and is a submission of its own.
+    At the papers' sizes a training takes hours and is a submission of its own.
     """
     return None if PAPER_SIZES else f"{study}_trainings"
 
 
 def memory(mb):
-    """Memory that a job asks for; one that ran out of it asks for more at the next attempt."""
+    """Return the memory that a job requests, more at each attempt."""
     return lambda wildcards, attempt: mb * attempt
 
 
-def minutes(here, *, paper):
-    """Time that a job asks for, at the papers' sizes and at others."""
-    return paper if PAPER_SIZES else here
+def runtime(minutes, *, paper):
+    """Return the minutes that a job requests, at the papers' sizes or at others."""
+    return paper if PAPER_SIZES else minutes
 
 
-# The variables in which SLURM says what it granted; `_nodes` would keep jobs one after the other.
-GRANTED = {"_cores": "SLURM_CPUS_PER_TASK", "gpu": "SLURM_GPUS"}
-
-
-def run_here(workflow):
-    """Let the Snakemake inside a submission run its jobs itself, within what SLURM granted.
-
-    Left alone it would start another Snakemake for each of them, one after the other.
-    """
-    for each in workflow.rules:
-        each.group = None
-        workflow.localrules(each.name)
-    workflow.register_resource("_nodes", None)
-    for resource, variable in GRANTED.items():
-        if os.environ.get(variable, "").isdigit():
-            workflow.register_resource(resource, int(os.environ[variable]))
-
-
-def check_slurm():
-    """End the run where SLURM does not answer; its plugin would wait for it for ever."""
-    try:
-        subprocess.run(["sinfo"], check=True, capture_output=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        raise WorkflowError(
-            "SLURM does not answer here (`sinfo`): start on a login node of the cluster"
-        )
-
-
-def count_submissions(dag):
-    """What goes to the cluster, as a line to print."""
-    jobs = [job for job in dag.needrun_jobs() if not job.is_local]
-    submissions = {dag.get_job_group(job) or job for job in jobs}
-    return f"To the cluster: {len(jobs)} jobs in {len(submissions)} submissions"
-
-
-def plain(settings, **options):
-    """Settings as plain values, as params want them."""
+def as_params(settings, **options):
+    """Return settings as plain values, as params take them."""
     return settings.model_dump(mode="json", **options)
 
 
-def one_of(names):
-    """A wildcard constraint: one of these names and nothing else; of no names, nothing at all."""
+def any_of(names):
+    """Return a wildcard constraint: one of these names; no match if there is none."""
     return "|".join(names) or "(?!)"
 
 
-def model_files(wildcards):
-    """The files that are taken from a local folder; none when a package or the hub has them."""
-    folder = getattr(SETTINGS.models[wildcards.model], "path", None)
-    patterns = [*WANTED, *TOKENIZER] if folder else []
+def local_file(path):
+    """Return a user's file as a list of inputs, empty if there is none."""
+    return [local(str(path))] if path else []
+
+
+# --- paths of results ---------------------------------------------------------------------------
+
+
+def each_seed(pattern):
+    """Return a path for every seed of its study; other wildcards stay."""
+    study = getattr(SETTINGS, pattern.split("/")[1])
+    return expand(pattern, seed=study.seeds, allow_missing=True)
+
+
+def seed_of(study):
+    """Return the wildcard constraint for one of a study's seeds."""
+    return any_of(map(str, study.seeds))
+
+
+# The folder of a variant's runs; of the topic study, on the first of the variant's corpora
+RUNS = {
+    "topic": lambda name: f"{SETTINGS.topic.variants[name].corpora[0]}/{name}",
+    "lego": lambda name: f"{SETTINGS.lego.variants[name].task}/{name}",
+    "pretraining": lambda name: f"{SETTINGS.pretraining.corpus}/{name}",
+}
+
+
+def of_variants(study, variants, artifact):
+    """Return an artifact of some variants of a study, every seed."""
     return [
-        local(str(file))
-        for pattern in patterns
-        for file in sorted(folder.glob(pattern))
+        path
+        for name in variants
+        for path in each_seed(
+            f"results/{study}/{RUNS[study](name)}/seed{{seed}}/{artifact}"
+        )
     ]
 
 
-def pretrained_here(artifact):
-    """What gives an artifact of the training that a model is from."""
-    return lambda wildcards: "results/pretraining/{corpus}/{m.variant}/seed{m.seed}/{artifact}".format(
-        corpus=SETTINGS.pretraining.corpus,
-        m=SETTINGS.models[wildcards.model],
-        artifact=artifact,
+def named(output):
+    """Return the named outputs of a rule, as inputs of the same names."""
+    return dict(output.items())
+
+
+def stored_model(name):
+    """Return a stored model as inputs, the folder and the digest of what is in it.
+
+    Snakemake knows a folder by its date alone, so the folder does not count as changed.
+    """
+    return {
+        "model": ancient(f"results/models/{name}/weights"),
+        "source": f"results/models/{name}/source.json",
+    }
+
+
+# --- figures and pages --------------------------------------------------------------------------
+
+CATEGORIES = {
+    "topic": "Topic study",
+    "text": "Real text",
+    "embedding": "Embedding study",
+    "lego": "LEGO study",
+    "pretraining": "Pretraining",
+}
+DRAWN = {}
+
+
+class Drawn(NamedTuple):
+    """What the rule of a figure or page consists of; figures.smk makes the rule."""
+
+    script: str
+    output: dict
+    input: dict
+    params: dict
+    logs: str
+    message: str
+    memory: int
+    constraints: dict
+
+
+def figure(name, script, subcategory, *, input, params=None, **options):
+    """Add a figure; `name` is its path below results/, without figures/ and ending.
+
+    The options: `label` in the report and the end of `rule_name`, by default the name; `tables` are
+    further outputs, `constraints` the values of wildcards in the name, `memory` is in MB.
+    """
+    study, stem = name.split("/", 1)
+    label = options.get("label", stem)
+    path = f"results/{study}/figures/{stem}"
+    output = {
+        "png": in_report(f"{path}.png", study, script, subcategory, figure=label),
+        "svg": f"{path}.svg",
+        **options.get("tables", {}),
+    }
+    DRAWN[f"{study}_plot_{options.get('rule_name', stem)}"] = Drawn(
+        script=f"{study}/plot_{script}.py",
+        output=output,
+        input=input,
+        params=params or {},
+        logs=f"logs/{study}/figures/{stem}",
+        message=f"Draw {label}".replace("{", "{wildcards."),
+        memory=options.get("memory", 1000),
+        constraints=options.get("constraints", {}),
     )
+
+
+def page(study, script, path, label, *, input, params=None, constraints):
+    """Add a page to read, at `path` below results/."""
+    html = in_report(f"results/{path}", study, script, "Pages to read", figure=label)
+    DRAWN[f"{study}_page_{script}"] = Drawn(
+        script=f"{study}/page_{script}.py",
+        output={"html": html},
+        input=input,
+        params=params or {},
+        logs=f"logs/{Path(path).with_name(f'page_{script}')}",
+        message=f"Lay out {label}".replace("{", "{wildcards."),
+        memory=1500,
+        constraints=constraints,
+    )
+
+
+def in_report(path, study, caption, subcategory, **labels):
+    """Return an output with its entry in the report."""
+    return report(
+        path,
+        caption=f"../report/{study}/{caption}.rst",
+        category=CATEGORIES[study],
+        subcategory=subcategory,
+        labels=labels,
+    )
+
+
+def figures_of(study):
+    """Return the figures and pages of a study, wildcards expanded."""
+    return [
+        path
+        for drawn in DRAWN.values()
+        if drawn.script.startswith(f"{study}/")
+        for path in expand(str(next(iter(drawn.output.values()))), **drawn.constraints)
+    ]
+
+
+def script_of(rule):
+    """Return the script of a figure's rule, whose name a workflow that uses this one may prefix."""
+    (drawn,) = (
+        drawn for name, drawn in DRAWN.items() if f"_{rule}".endswith(f"_{name}")
+    )
+    return f"../scripts/{drawn.script}"

@@ -1,20 +1,7 @@
 # Every parameter read in vocabulary space: index, heads, experiments, figures, pages.
-rule embedding:
-    input:
-        expand("results/embedding/figures/{figure}.png", figure=EMBEDDING_FIGURES),
-        expand(
-            "results/embedding/{model}/{reading}/index.parquet",
-            model=EMBEDDING.models,
-            reading=EMBEDDING_READINGS,
-        ),
-        EMBEDDING_PAGES,
-        EMBEDDING_ARTIFACTS,
-
-
 rule embedding_index:
     input:
-        model=ancient("results/models/{model}/weights"),
-        source="results/models/{model}/source.json",
+        **stored_model("{model}"),
     output:
         index="results/embedding/{model}/{reading}/index.parquet",
         vocabulary="results/embedding/{model}/{reading}/vocabulary.parquet",
@@ -23,19 +10,18 @@ rule embedding_index:
     benchmark:
         "logs/embedding/{model}/{reading}/index.tsv"
     wildcard_constraints:
-        model=one_of(EMBEDDING.models),
-        reading=one_of(EMBEDDING_READINGS),
+        model=any_of(EMBEDDING.models),
+        reading=any_of(EMBEDDING.readings),
     group:
         "embedding_readings"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(60, paper=240),
+        runtime=runtime(60, paper=240),
         gpu=1,
     params:
-        reading=lambda wildcards: plain(EMBEDDING_READINGS[wildcards.reading]),
+        reading=lambda wildcards: as_params(EMBEDDING.readings[wildcards.reading]),
         layers=EMBEDDING.layers,
         top=EMBEDDING.top,
         directions=EMBEDDING.directions,
@@ -48,9 +34,8 @@ rule embedding_index:
 
 rule embedding_heads:
     input:
-        model=ancient("results/models/{model}/weights"),
-        source="results/models/{model}/source.json",
-        words=[local(str(path)) for path in [EMBEDDING.pairs.words] if path],
+        **stored_model("{model}"),
+        words=local_file(EMBEDDING.pairs.words),
     output:
         heads="results/embedding/{model}/{reading}/heads.parquet",
         pairs="results/embedding/{model}/{reading}/pairs.parquet",
@@ -61,23 +46,22 @@ rule embedding_heads:
     benchmark:
         "logs/embedding/{model}/{reading}/heads.tsv"
     wildcard_constraints:
-        model=one_of(EMBEDDING.models),
-        reading=one_of(EMBEDDING_READINGS),
+        model=any_of(EMBEDDING.models),
+        reading=any_of(EMBEDDING.readings),
     group:
         "embedding_readings"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(3000),
-        runtime=minutes(60, paper=720),
+        runtime=runtime(60, paper=720),
         gpu=1,
     params:
-        reading=lambda wildcards: plain(EMBEDDING_READINGS[wildcards.reading]),
+        reading=lambda wildcards: as_params(EMBEDDING.readings[wildcards.reading]),
         layers=EMBEDDING.layers,
-        pairs=plain(EMBEDDING.pairs),
+        pairs=as_params(EMBEDDING.pairs),
         golden=lambda wildcards: {
-            name: plain(golden)
+            name: as_params(golden)
             for name, golden in EMBEDDING.golden_of(wildcards.model).items()
         },
         code=code("embedding/heads.py"),
@@ -89,8 +73,7 @@ rule embedding_heads:
 
 rule embedding_robustness:
     input:
-        model=ancient("results/models/{model}/weights"),
-        source="results/models/{model}/source.json",
+        **stored_model("{model}"),
         documents=f"results/text/{EMBEDDING.hidden.corpus}/documents.parquet",
     output:
         table="results/embedding/{model}/{reading}/robustness.csv",
@@ -100,21 +83,20 @@ rule embedding_robustness:
     benchmark:
         "logs/embedding/{model}/{reading}/robustness.tsv"
     wildcard_constraints:
-        model=one_of(EMBEDDING.models),
-        reading=one_of(EMBEDDING_READINGS),
+        model=any_of(EMBEDDING.models),
+        reading=any_of(EMBEDDING.readings),
     group:
         "embedding_readings"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(3000),
-        runtime=minutes(30, paper=120),
+        runtime=runtime(30, paper=120),
         gpu=1,
     params:
-        reading=lambda wildcards: plain(EMBEDDING_READINGS[wildcards.reading]),
+        reading=lambda wildcards: as_params(EMBEDDING.readings[wildcards.reading]),
         seeds=EMBEDDING.seeds,
-        robustness=plain(EMBEDDING.robustness),
+        robustness=as_params(EMBEDDING.robustness),
         max_length=EMBEDDING.hidden.max_length,
         code=code("embedding/robustness.py"),
     message:
@@ -125,9 +107,8 @@ rule embedding_robustness:
 
 rule embedding_hidden:
     input:
-        model=ancient("results/models/{model}/weights"),
-        source="results/models/{model}/source.json",
-        index="results/embedding/{model}/{reading}/index.parquet",
+        **stored_model("{model}"),
+        index=rules.embedding_index.output.index,
         documents=f"results/text/{EMBEDDING.hidden.corpus}/documents.parquet",
     output:
         table="results/embedding/{model}/{reading}/hidden.csv",
@@ -137,20 +118,19 @@ rule embedding_hidden:
     benchmark:
         "logs/embedding/{model}/{reading}/hidden.tsv"
     wildcard_constraints:
-        model=one_of(EMBEDDING.models),
-        reading=one_of(EMBEDDING_READINGS),
+        model=any_of(EMBEDDING.models),
+        reading=any_of(EMBEDDING.readings),
     group:
         "embedding_readings"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(3000),
-        runtime=minutes(30, paper=120),
+        runtime=runtime(30, paper=120),
         gpu=1,
     params:
         seeds=EMBEDDING.seeds,
-        hidden=plain(EMBEDDING.hidden, exclude={"corpus"}),
+        hidden=as_params(EMBEDDING.hidden, exclude={"corpus"}),
         code=code("embedding/hidden.py"),
     message:
         "Compare parameters and hidden states of {wildcards.model}"
@@ -160,7 +140,7 @@ rule embedding_hidden:
 
 rule embedding_related:
     input:
-        index="results/embedding/{model}/{reading}/index.parquet",
+        index=rules.embedding_index.output.index,
     output:
         table="results/embedding/{model}/{reading}/related.csv",
         summary="results/embedding/{model}/{reading}/related.json",
@@ -169,16 +149,15 @@ rule embedding_related:
     benchmark:
         "logs/embedding/{model}/{reading}/related.tsv"
     wildcard_constraints:
-        model=one_of(EMBEDDING.models),
-        reading=one_of(EMBEDDING_READINGS),
+        model=any_of(EMBEDDING.models),
+        reading=any_of(EMBEDDING.readings),
     group:
         "embedding_readings"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(2000),
-        runtime=minutes(30, paper=120),
+        runtime=runtime(30, paper=120),
     params:
         seeds=EMBEDDING.seeds,
         k=EMBEDDING.related.k,
@@ -189,208 +168,42 @@ rule embedding_related:
         "../scripts/embedding/related.py"
 
 
-rule embedding_page_vectors:
-    input:
-        index="results/embedding/{model}/{reading}/index.parquet",
-        vocabulary="results/embedding/{model}/{reading}/vocabulary.parquet",
-    output:
-        report(
-            "results/embedding/{model}/{reading}/vectors.html",
-            caption="../report/embedding/vectors.rst",
-            category="Embedding study",
-            subcategory="Pages to read",
-            labels={"figure": "vectors of {model}"},
-        ),
-    log:
-        "logs/embedding/{model}/{reading}/page_vectors.log",
-    benchmark:
-        "logs/embedding/{model}/{reading}/page_vectors.tsv"
-    wildcard_constraints:
-        model=one_of(EMBEDDING.models),
-        reading=one_of(EMBEDDING_READINGS),
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1500),
-        runtime=10,
-    params:
-        masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
-        code=code("embedding/page_vectors.py"),
-    message:
-        "Lay out the vectors of {wildcards.model} for reading"
-    script:
-        "../scripts/embedding/page_vectors.py"
+# --- figures and pages --------------------------------------------------------------------------
 
-
-rule embedding_page_heads:
-    input:
-        heads="results/embedding/{model}/{reading}/heads.parquet",
-        pairs="results/embedding/{model}/{reading}/pairs.parquet",
-        vocabulary="results/embedding/{model}/{reading}/vocabulary.parquet",
-    output:
-        report(
-            "results/embedding/{model}/{reading}/heads.html",
-            caption="../report/embedding/heads.rst",
-            category="Embedding study",
-            subcategory="Pages to read",
-            labels={"figure": "heads of {model}"},
-        ),
-    log:
-        "logs/embedding/{model}/{reading}/page_heads.log",
-    benchmark:
-        "logs/embedding/{model}/{reading}/page_heads.tsv"
-    wildcard_constraints:
-        model=one_of(EMBEDDING.models),
-        reading=one_of(EMBEDDING_READINGS),
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1500),
-        runtime=10,
-    params:
-        masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
-        code=code("embedding/page_heads.py"),
-    message:
-        "Lay out the heads of {wildcards.model} for reading"
-    script:
-        "../scripts/embedding/page_heads.py"
-
-
-rule embedding_plot_atlas:
-    input:
-        tables=embedding_of_models("heads.parquet"),
-    output:
-        png=report(
-            "results/embedding/figures/atlas.png",
-            caption="../report/embedding/atlas.rst",
-            category="Embedding study",
-            subcategory="Heads",
-            labels={"figure": "atlas"},
-        ),
-        svg="results/embedding/figures/atlas.svg",
-    log:
-        "logs/embedding/figures/atlas.log",
-    benchmark:
-        "logs/embedding/figures/atlas.tsv"
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        models=EMBEDDING.models,
-        code=code("embedding/plot_atlas.py"),
-    message:
-        "Draw the atlas of heads"
-    script:
-        "../scripts/embedding/plot_atlas.py"
-
-
-rule embedding_plot_robustness:
-    input:
-        tables=embedding_of_models("robustness.csv"),
-    output:
-        png=report(
-            "results/embedding/figures/robustness.png",
-            caption="../report/embedding/robustness.rst",
-            category="Embedding study",
-            subcategory="Experiments",
-            labels={"figure": "robustness"},
-        ),
-        svg="results/embedding/figures/robustness.svg",
-    log:
-        "logs/embedding/figures/robustness.log",
-    benchmark:
-        "logs/embedding/figures/robustness.tsv"
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        models=EMBEDDING.models,
-        code=code("embedding/plot_robustness.py"),
-    message:
-        "Draw what keeping k coordinates leaves"
-    script:
-        "../scripts/embedding/plot_robustness.py"
-
-
-rule embedding_plot_hidden:
-    input:
-        tables=embedding_of_models("hidden.csv"),
-    output:
-        png=report(
-            "results/embedding/figures/{figure}.png",
-            caption="../report/embedding/hidden.rst",
-            category="Embedding study",
-            subcategory="Experiments",
-            labels={"figure": "{figure}"},
-        ),
-        svg="results/embedding/figures/{figure}.svg",
-    log:
-        "logs/embedding/figures/{figure}.log",
-    benchmark:
-        "logs/embedding/figures/{figure}.tsv"
-    wildcard_constraints:
-        figure="hidden|hidden_last",
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        models=EMBEDDING.models,
-        code=code("embedding/plot_hidden.py"),
-    message:
-        "Draw parameters against hidden states"
-    script:
-        "../scripts/embedding/plot_hidden.py"
-
-
-rule embedding_plot_related:
-    input:
-        tables=embedding_of_models("related.csv"),
-    output:
-        png=report(
-            "results/embedding/figures/related.png",
-            caption="../report/embedding/related.rst",
-            category="Embedding study",
-            subcategory="Experiments",
-            labels={"figure": "related"},
-        ),
-        svg="results/embedding/figures/related.svg",
-    log:
-        "logs/embedding/figures/related.log",
-    benchmark:
-        "logs/embedding/figures/related.tsv"
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        models=EMBEDDING.models,
-        code=code("embedding/plot_related.py"),
-    message:
-        "Draw how similar related parameters are"
-    script:
-        "../scripts/embedding/plot_related.py"
+for name, script, subcategory, table in [
+    ("atlas", "atlas", "Heads", "heads.parquet"),
+    ("robustness", "robustness", "Experiments", "robustness.csv"),
+    ("hidden", "hidden", "Experiments", "hidden.csv"),
+    ("hidden_last", "hidden", "Experiments", "hidden.csv"),
+    ("related", "related", "Experiments", "related.csv"),
+]:
+    figure(
+        f"embedding/{name}",
+        script,
+        subcategory,
+        input={"tables": embedding_models(table)},
+        params={"models": EMBEDDING.models, "figure": name},
+    )
+PROFANITY = ROOT / "scripts/anatomy/embedding/profanity.txt"
+PAGES = {"model": EMBEDDING.models, "reading": [READING]}
+page(
+    "embedding",
+    "vectors",
+    "embedding/{model}/{reading}/vectors.html",
+    "vectors of {model}",
+    input={**named(rules.embedding_index.output), "masked": local(str(PROFANITY))},
+    constraints=PAGES,
+)
+page(
+    "embedding",
+    "heads",
+    "embedding/{model}/{reading}/heads.html",
+    "heads of {model}",
+    input={
+        "heads": rules.embedding_heads.output.heads,
+        "pairs": rules.embedding_heads.output.pairs,
+        "vocabulary": rules.embedding_index.output.vocabulary,
+        "masked": local(str(PROFANITY)),
+    },
+    constraints=PAGES,
+)

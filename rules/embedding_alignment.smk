@@ -1,20 +1,11 @@
 # Two models side by side in vocabulary space: pairs of the models, and seeds trained here.
-
-
 rule embedding_align:
     input:
-        a=lambda wildcards: ancient(
-            f"results/models/{ALIGNED_PAIRS[wildcards.pair].a}/weights"
-        ),
-        b=lambda wildcards: ancient(
-            f"results/models/{ALIGNED_PAIRS[wildcards.pair].b}/weights"
-        ),
+        a=lambda wildcards: stored_model(ALIGNED[wildcards.pair].a)["model"],
+        b=lambda wildcards: stored_model(ALIGNED[wildcards.pair].b)["model"],
         sources=lambda wildcards: [
-            f"results/models/{name}/source.json"
-            for name in (
-                ALIGNED_PAIRS[wildcards.pair].a,
-                ALIGNED_PAIRS[wildcards.pair].b,
-            )
+            stored_model(name)["source"]
+            for name in (ALIGNED[wildcards.pair].a, ALIGNED[wildcards.pair].b)
         ],
     output:
         table="results/embedding/alignment/{pair}/assignment.csv",
@@ -25,18 +16,17 @@ rule embedding_align:
     benchmark:
         "logs/embedding/alignment/{pair}/align.tsv"
     wildcard_constraints:
-        pair=one_of(ALIGNED_PAIRS),
+        pair=any_of(ALIGNED),
     group:
         "embedding_alignments"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(60, paper=240),
+        runtime=runtime(60, paper=240),
         gpu=1,
     params:
-        pair=lambda wildcards: plain(ALIGNED_PAIRS[wildcards.pair]),
+        pair=lambda wildcards: as_params(ALIGNED[wildcards.pair]),
         seeds=EMBEDDING.seeds,
         draws=EMBEDDING.alignment.draws,
         code=code("embedding/align.py"),
@@ -61,10 +51,9 @@ rule embedding_align_over_training:
         "embedding_alignments"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(60, paper=720),
+        runtime=runtime(60, paper=720),
         gpu=1,
     params:
         seeds=ALIGNED_SEEDS,
@@ -76,71 +65,28 @@ rule embedding_align_over_training:
         "../scripts/embedding/align_over_training.py"
 
 
-rule embedding_plot_alignment:
-    input:
-        table="results/embedding/alignment/{pair}/assignment.csv",
-    output:
-        png=report(
-            "results/embedding/figures/alignment/{pair}.png",
-            caption="../report/embedding/alignment.rst",
-            category="Embedding study",
-            subcategory="Alignment",
-            labels={"figure": "alignment of {pair}"},
-        ),
-        svg="results/embedding/figures/alignment/{pair}.svg",
-    log:
-        "logs/embedding/figures/alignment/{pair}.log",
-    benchmark:
-        "logs/embedding/figures/alignment/{pair}.tsv"
-    wildcard_constraints:
-        pair=one_of(ALIGNED_PAIRS),
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        models=lambda wildcards: [
-            ALIGNED_PAIRS[wildcards.pair].a,
-            ALIGNED_PAIRS[wildcards.pair].b,
-        ],
-        code=code("embedding/plot_alignment.py"),
-    message:
-        "Draw which layers of {wildcards.pair} go together"
-    script:
-        "../scripts/embedding/plot_alignment.py"
+# --- figures ------------------------------------------------------------------------------------
 
-
-rule embedding_plot_over_training:
-    input:
-        table="results/embedding/alignment/over_training.csv",
-    output:
-        png=report(
-            "results/embedding/figures/alignment_over_training.png",
-            caption="../report/embedding/alignment_over_training.rst",
-            category="Embedding study",
-            subcategory="Alignment",
-            labels={"figure": "alignment over training"},
-        ),
-        svg="results/embedding/figures/alignment_over_training.svg",
-    log:
-        "logs/embedding/figures/alignment_over_training.log",
-    benchmark:
-        "logs/embedding/figures/alignment_over_training.tsv"
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        code=code("embedding/plot_over_training.py"),
-    message:
-        "Draw when in training seeds come to be alike"
-    script:
-        "../scripts/embedding/plot_over_training.py"
+figure(
+    "embedding/alignment/{pair}",
+    "alignment",
+    "Alignment",
+    rule_name="alignment",
+    label="alignment of {pair}",
+    input={"table": rules.embedding_align.output.table},
+    params={
+        "models": lambda wildcards: [
+            ALIGNED[wildcards.pair].a,
+            ALIGNED[wildcards.pair].b,
+        ]
+    },
+    constraints={"pair": ALIGNED},
+)
+if ALIGNED_SEEDS:
+    figure(
+        "embedding/alignment_over_training",
+        "alignment_over_training",
+        "Alignment",
+        label="alignment over training",
+        input={"table": rules.embedding_align_over_training.output.table},
+    )

@@ -1,6 +1,4 @@
 # Fine-tuning, what it changes read as tokens, and translation into another model.
-
-
 rule embedding_labelled:
     input:
         labelled_files,
@@ -12,17 +10,16 @@ rule embedding_labelled:
     benchmark:
         "logs/embedding/labelled/{data}.tsv"
     wildcard_constraints:
-        data=one_of(LABELLED),
+        data=any_of(LABELLED),
     group:
         trainings("embedding")
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(2000),
-        runtime=minutes(20, paper=60),
+        runtime=runtime(20, paper=60),
     params:
-        labelled=lambda wildcards: plain(LABELLED[wildcards.data]),
+        labelled=lambda wildcards: as_params(LABELLED[wildcards.data]),
         code=code("embedding/labelled.py"),
     message:
         "Read the labelled text {wildcards.data}"
@@ -32,8 +29,7 @@ rule embedding_labelled:
 
 rule embedding_finetune:
     input:
-        model=lambda wildcards: ancient(finetuned_model("weights")(wildcards)),
-        source=finetuned_model("source.json"),
+        unpack(changed_model),
         texts=lambda wildcards: f"results/embedding/labelled/{FINETUNED[wildcards.run].data}/texts.parquet",
     output:
         weights="results/embedding/finetuning/{run}/seed{seed}/weights.safetensors",
@@ -44,20 +40,19 @@ rule embedding_finetune:
     benchmark:
         "logs/embedding/finetuning/{run}/seed{seed}/finetune.tsv"
     wildcard_constraints:
-        run=one_of(FINETUNED),
-        seed=one_of(map(str, FINETUNING_SEEDS)),
+        run=any_of(FINETUNED),
+        seed=any_of(map(str, FINETUNED_SEEDS)),
     priority: 1
     group:
         trainings("embedding")
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(60, paper=720),
+        runtime=runtime(60, paper=720),
         gpu=1,
     params:
-        run=lambda wildcards: plain(FINETUNED[wildcards.run]),
+        run=lambda wildcards: as_params(FINETUNED[wildcards.run]),
         validation=EMBEDDING.finetuning.validation,
         test=EMBEDDING.finetuning.test,
         code=code("embedding/finetune.py"),
@@ -77,13 +72,9 @@ rule embedding_finetuned:
     benchmark:
         "logs/embedding/finetuning/{run}/finetuned.tsv"
     wildcard_constraints:
-        run=one_of(FINETUNED),
+        run=any_of(FINETUNED),
     conda:
         CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(500),
-        runtime=10,
     params:
         code=code("embedding/finetuned.py"),
     message:
@@ -95,9 +86,8 @@ rule embedding_finetuned:
 rule embedding_difference:
     input:
         adapter_config,
-        [local(str(path)) for path in [EMBEDDING.finetuning.lexicon] if path],
-        model=lambda wildcards: ancient(finetuned_model("weights")(wildcards)),
-        source=finetuned_model("source.json"),
+        local_file(EMBEDDING.finetuning.lexicon),
+        unpack(changed_model),
         changes=changes,
     output:
         table="results/embedding/finetuning/{run}/lexicon.csv",
@@ -108,24 +98,23 @@ rule embedding_difference:
     benchmark:
         "logs/embedding/finetuning/{run}/difference.tsv"
     wildcard_constraints:
-        run=one_of(CHANGES),
+        run=any_of(CHANGES),
     group:
         trainings("embedding")
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(3000),
-        runtime=minutes(30, paper=120),
+        runtime=runtime(30, paper=120),
         gpu=1,
     params:
-        model=lambda wildcards: changed(wildcards.run).model,
-        seeds=lambda wildcards: FINETUNING_SEEDS if wildcards.run in FINETUNED else [0],
+        model=lambda wildcards: CHANGES[wildcards.run].model,
+        seeds=lambda wildcards: FINETUNED_SEEDS if wildcards.run in FINETUNED else [0],
         key=lambda wildcards: "embedding.finetuning.{section}.{run}".format(
             section="runs" if wildcards.run in FINETUNED else "adapters",
             run=wildcards.run,
         ),
-        lexicon=plain(EMBEDDING.finetuning, include={"lexicon"})["lexicon"],
+        lexicon=as_params(EMBEDDING.finetuning, include={"lexicon"})["lexicon"],
         vectors=EMBEDDING.finetuning.vectors,
         top=EMBEDDING.finetuning.top,
         code=code("embedding/difference.py"),
@@ -135,89 +124,13 @@ rule embedding_difference:
         "../scripts/embedding/difference.py"
 
 
-rule embedding_page_difference:
-    input:
-        words="results/embedding/finetuning/{run}/words.parquet",
-    output:
-        report(
-            "results/embedding/finetuning/{run}/difference.html",
-            caption="../report/embedding/difference.rst",
-            category="Embedding study",
-            subcategory="Pages to read",
-            labels={"figure": "changed by {run}"},
-        ),
-    log:
-        "logs/embedding/finetuning/{run}/page_difference.log",
-    benchmark:
-        "logs/embedding/finetuning/{run}/page_difference.tsv"
-    wildcard_constraints:
-        run=one_of(CHANGES),
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1500),
-        runtime=10,
-    params:
-        trained=lambda wildcards: wildcards.run in FINETUNED,
-        seed=FINETUNING_SEEDS[0],
-        masked=digest(ROOT / "scripts/anatomy/embedding/profanity.txt"),
-        code=code("embedding/page_difference.py"),
-    message:
-        "Lay out what {wildcards.run} changes for reading"
-    script:
-        "../scripts/embedding/page_difference.py"
-
-
-rule embedding_plot_lexicon:
-    input:
-        tables=expand("results/embedding/finetuning/{run}/lexicon.csv", run=CHANGES),
-    output:
-        png=report(
-            "results/embedding/figures/lexicon.png",
-            caption="../report/embedding/lexicon.rst",
-            category="Embedding study",
-            subcategory="Fine-tuning and translation",
-            labels={"figure": "lexicon"},
-        ),
-        svg="results/embedding/figures/lexicon.svg",
-    log:
-        "logs/embedding/figures/lexicon.log",
-    benchmark:
-        "logs/embedding/figures/lexicon.tsv"
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        runs=CHANGES,
-        code=code("embedding/plot_lexicon.py"),
-    message:
-        "Draw the share of sentiment words in what fine-tuning changes"
-    script:
-        "../scripts/embedding/plot_lexicon.py"
-
-
 rule embedding_translate:
     input:
-        lower=lambda wildcards: ancient(
-            f"results/models/{TRANSLATED[wildcards.pair].lower}/weights"
-        ),
-        upper=lambda wildcards: ancient(
-            f"results/models/{translated(wildcards).model}/weights"
-        ),
+        lower=lambda wildcards: stored_model(TRANSLATED[wildcards.pair].lower)["model"],
+        upper=lambda wildcards: stored_model(translated(wildcards).model)["model"],
         sources=lambda wildcards: [
-            f"results/models/{name}/source.json"
-            for name in (
-                TRANSLATED[wildcards.pair].lower,
-                translated(wildcards).model,
-            )
+            stored_model(name)["source"]
+            for name in (TRANSLATED[wildcards.pair].lower, translated(wildcards).model)
         ],
         texts=lambda wildcards: f"results/embedding/labelled/{translated(wildcards).data}/texts.parquet",
         weights=lambda wildcards: finetuned_seeds(
@@ -235,21 +148,20 @@ rule embedding_translate:
     benchmark:
         "logs/embedding/translation/{pair}/translate.tsv"
     wildcard_constraints:
-        pair=one_of(TRANSLATED),
+        pair=any_of(TRANSLATED),
     group:
         trainings("embedding")
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(60, paper=720),
+        runtime=runtime(60, paper=720),
         gpu=1,
     params:
-        pair=lambda wildcards: plain(TRANSLATED[wildcards.pair]),
-        run=lambda wildcards: plain(translated(wildcards)),
-        translation=plain(EMBEDDING.translation, exclude={"pairs"}),
-        seeds=FINETUNING_SEEDS,
+        pair=lambda wildcards: as_params(TRANSLATED[wildcards.pair]),
+        run=lambda wildcards: as_params(translated(wildcards)),
+        translation=as_params(EMBEDDING.translation, exclude={"pairs"}),
+        seeds=FINETUNED_SEEDS,
         code=code("embedding/translate.py"),
     message:
         "Translate by the pair {wildcards.pair}"
@@ -257,39 +169,67 @@ rule embedding_translate:
         "../scripts/embedding/translate.py"
 
 
-rule embedding_plot_translation:
+# --- figures and pages --------------------------------------------------------------------------
+
+page(
+    "embedding",
+    "difference",
+    "embedding/finetuning/{run}/difference.html",
+    "changed by {run}",
+    input={
+        "words": rules.embedding_difference.output.words,
+        "masked": local(str(PROFANITY)),
+    },
+    params={
+        "trained": lambda wildcards: wildcards.run in FINETUNED,
+        "seed": FINETUNED_SEEDS[0],
+    },
+    constraints={"run": CHANGES},
+)
+if CHANGES:
+    figure(
+        "embedding/lexicon",
+        "lexicon",
+        "Fine-tuning and translation",
+        input={"tables": expand(rules.embedding_difference.output.table, run=CHANGES)},
+        params={"runs": [*CHANGES]},
+    )
+if TRANSLATED:
+    figure(
+        "embedding/translation",
+        "translation",
+        "Fine-tuning and translation",
+        input={
+            "tables": expand(rules.embedding_translate.output.table, pair=TRANSLATED),
+            "summaries": expand(
+                rules.embedding_translate.output.summary, pair=TRANSLATED
+            ),
+        },
+        params={
+            "pairs": {
+                name: [pair.lower, pair.upper] for name, pair in TRANSLATED.items()
+            }
+        },
+    )
+
+
+# What claims can be measured on
+EMBEDDING_ARTIFACTS = [
+    *(
+        path
+        for artifact in ("robustness", "hidden", "related", "heads")
+        for path in embedding_models(f"{artifact}.json")
+    ),
+    *expand(rules.embedding_align.output.summary, pair=ALIGNED),
+    *(rules.embedding_align_over_training.output.summary for _ in ALIGNED_SEEDS[:1]),
+    *expand(rules.embedding_finetuned.output, run=FINETUNED),
+    *expand(rules.embedding_difference.output.summary, run=CHANGES),
+    *expand(rules.embedding_translate.output.summary, pair=TRANSLATED),
+]
+
+
+rule embedding:
     input:
-        tables=expand(
-            "results/embedding/translation/{pair}/accuracy.csv", pair=TRANSLATED
-        ),
-        summaries=expand(
-            "results/embedding/translation/{pair}/translation.json", pair=TRANSLATED
-        ),
-    output:
-        png=report(
-            "results/embedding/figures/translation.png",
-            caption="../report/embedding/translation.rst",
-            category="Embedding study",
-            subcategory="Fine-tuning and translation",
-            labels={"figure": "translation"},
-        ),
-        svg="results/embedding/figures/translation.svg",
-    log:
-        "logs/embedding/figures/translation.log",
-    benchmark:
-        "logs/embedding/figures/translation.tsv"
-    group:
-        "embedding_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        pairs={name: [pair.lower, pair.upper] for name, pair in TRANSLATED.items()},
-        code=code("embedding/plot_translation.py"),
-    message:
-        "Draw how accurate translated classifiers are"
-    script:
-        "../scripts/embedding/plot_translation.py"
+        figures_of("embedding"),
+        expand(rules.embedding_index.output.index, **EMBEDDED),
+        EMBEDDING_ARTIFACTS,

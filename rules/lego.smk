@@ -1,11 +1,4 @@
 # Chains of reasoning: tasks, trainings, probes, heads of pretrained models, figures.
-rule lego:
-    input:
-        expand("results/lego/figures/{figure}.png", figure=LEGO_FIGURES),
-        "results/lego/runs.csv",
-        LEGO_ARTIFACTS,
-
-
 rule lego_counting_baseline:
     output:
         "results/lego/{task}/counting_baseline.json",
@@ -14,18 +7,14 @@ rule lego_counting_baseline:
     benchmark:
         "logs/lego/{task}/counting_baseline.tsv"
     wildcard_constraints:
-        task=one_of(LEGO_TASKS),
+        task=any_of(LEGO.tasks),
     conda:
         CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
     params:
-        task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
+        task=lambda wildcards: as_params(LEGO.tasks[wildcards.task]),
         code=code("lego/counting_baseline.py"),
     message:
-        "What can be known of {wildcards.task} by counting"
+        "Best accuracy by counting on {wildcards.task}"
     script:
         "../scripts/lego/counting_baseline.py"
 
@@ -42,22 +31,21 @@ rule lego_train:
     benchmark:
         "logs/lego/{task}/{variant}/seed{seed}/train.tsv"
     wildcard_constraints:
-        task=one_of(LEGO_TASKS),
-        variant=one_of(LEGO_VARIANTS),
-        seed=one_of(map(str, LEGO_SEEDS)),
+        task=any_of(LEGO.tasks),
+        variant=any_of(LEGO.variants),
+        seed=seed_of(LEGO),
     priority: 1
     group:
         trainings("lego")
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(20, paper=1440),
+        runtime=runtime(20, paper=1440),
         gpu=1,
     params:
         variant=lego_variant,
-        task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
+        task=lambda wildcards: as_params(LEGO.tasks[wildcards.task]),
         test=lambda wildcards: LEGO.probing_of(wildcards.variant).test,
         code=code("lego/train.py"),
     message:
@@ -69,45 +57,41 @@ rule lego_train:
 rule lego_measure:
     input:
         unpack(lego_pretrained),
-        weights=lego_of_seeds(
-            "results/lego/{task}/{variant}/seed{seed}/weights.safetensors"
-        ),
-        history=lego_of_seeds("results/lego/{task}/{variant}/seed{seed}/history.csv"),
-        counting_baseline="results/lego/{task}/counting_baseline.json",
+        weights=each_seed(rules.lego_train.output.weights),
+        history=each_seed(rules.lego_train.output.history),
+        counting_baseline=rules.lego_counting_baseline.output[0],
     output:
-        metrics=lego_of_seeds("results/lego/{task}/{variant}/seed{seed}/metrics.json"),
+        metrics=each_seed("results/lego/{task}/{variant}/seed{seed}/metrics.json"),
     log:
         "logs/lego/{task}/{variant}/measure.log",
     benchmark:
         "logs/lego/{task}/{variant}/measure.tsv"
     wildcard_constraints:
-        task=one_of(LEGO_TASKS),
-        variant=one_of(LEGO_VARIANTS),
+        task=any_of(LEGO.tasks),
+        variant=any_of(LEGO.variants),
     group:
         "lego_measures"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(3000),
         runtime=60,
         gpu=1,
     params:
-        seeds=LEGO_SEEDS,
+        seeds=LEGO.seeds,
         variant=lego_variant,
-        task=lambda wildcards: plain(LEGO_TASKS[wildcards.task]),
-        probing=lambda wildcards: plain(LEGO.probing_of(wildcards.variant)),
+        task=lambda wildcards: as_params(LEGO.tasks[wildcards.task]),
+        probing=lambda wildcards: as_params(LEGO.probing_of(wildcards.variant)),
         code=code("lego/measure.py"),
     message:
-        "Look into {wildcards.variant} on {wildcards.task}, all seeds"
+        "Measure {wildcards.variant} on {wildcards.task}, all seeds"
     script:
         "../scripts/lego/measure.py"
 
 
 rule lego_heads:
     input:
-        model=ancient("results/models/{model}/weights"),
-        source="results/models/{model}/source.json",
+        **stored_model("{model}"),
     output:
         heads="results/lego/heads/{model}/heads.csv",
         maps="results/lego/heads/{model}/maps.safetensors",
@@ -117,360 +101,88 @@ rule lego_heads:
     benchmark:
         "logs/lego/heads/{model}.tsv"
     wildcard_constraints:
-        model=one_of(LEGO.pretrained),
+        model=any_of(LEGO.pretrained),
     group:
         "lego_measures"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(3000),
         runtime=60,
         gpu=1,
     params:
-        seeds=LEGO_SEEDS,
-        probing=plain(LEGO.probing, include={"maps", "n"}),
+        seeds=LEGO.seeds,
+        probing=as_params(LEGO.probing, include={"maps", "n"}),
         code=code("lego/heads.py"),
     message:
-        "Look for the two patterns in the heads of {wildcards.model}"
+        "Score the heads of {wildcards.model} for the two patterns"
     script:
         "../scripts/lego/heads.py"
 
 
-rule lego_compare:
-    input:
-        of=lambda wildcards: lego_of_variants(
-            [LEGO_COMPARISONS[wildcards.comparison].variant], "metrics.json"
-        ),
-        over=lambda wildcards: lego_of_variants(
-            [LEGO_COMPARISONS[wildcards.comparison].baseline], "metrics.json"
-        ),
-        towards=lambda wildcards: lego_of_variants(
-            filter(None, [LEGO_COMPARISONS[wildcards.comparison].normalise_by]),
-            "metrics.json",
-        ),
-    output:
-        "results/lego/comparisons/{comparison}.json",
-    log:
-        "logs/lego/comparisons/{comparison}.log",
-    benchmark:
-        "logs/lego/comparisons/{comparison}.tsv"
-    wildcard_constraints:
-        comparison=one_of(LEGO_COMPARISONS),
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(500),
-        runtime=10,
-    params:
-        metric=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].metric,
-        towards=lambda wildcards: LEGO_COMPARISONS[wildcards.comparison].normalise_by,
-        code=code("lego/compare.py"),
-    message:
-        "Compare LEGO variants: {wildcards.comparison}"
-    script:
-        "../scripts/lego/compare.py"
+# --- figures ------------------------------------------------------------------------------------
+
+# Figures that show variants: their script and subcategory
+LEGO_PANELS = {
+    "curves": ("curves", "Learning"),
+    "extrapolation": ("curves", "Learning"),
+    "mimicking": ("curves", "Learning"),
+    "module": ("curves", "Learning"),
+    "pretraining": ("curves", "Learning"),
+    "d3": ("curves", "Learning"),
+    "percolation": ("percolation", "Inside"),
+    "graphs": ("positions", "Learning"),
+    "depth": ("positions", "Learning"),
+    "iterations": ("iterations", "Inside"),
+    "shortcut": ("shortcut", "Shortcuts"),
+}
+for name, variants in LEGO.figures:
+    if variants:
+        script, subcategory = LEGO_PANELS[name]
+        input = {"metrics": of_variants("lego", variants, "metrics.json")}
+        params = {"variants": variants}
+        if script == "curves":
+            input["history"] = of_variants("lego", variants, "history.csv")
+        if script == "iterations":
+            params["layers"] = [LEGO.variants[v].model.n_layers for v in variants]
+        figure(f"lego/{name}", script, subcategory, input=input, params=params)
+figure(
+    "lego/task",
+    "task",
+    "Task",
+    input={"baselines": expand(rules.lego_counting_baseline.output, task=LEGO.tasks)},
+    params={"tasks": {name: as_params(task) for name, task in LEGO.tasks.items()}},
+)
+if LEGO.pretrained:
+    figure(
+        "lego/patterns",
+        "patterns",
+        "Pretrained models",
+        input={
+            "maps": expand(rules.lego_heads.output.maps, model=LEGO.pretrained[:1]),
+            "heads": expand(rules.lego_heads.output.heads, model=LEGO.pretrained[:1]),
+        },
+        params={"model": LEGO.pretrained[0]},
+    )
+    figure(
+        "lego/heads",
+        "heads",
+        "Pretrained models",
+        input={"heads": expand(rules.lego_heads.output.heads, model=LEGO.pretrained)},
+        params={"models": LEGO.pretrained},
+    )
 
 
-rule lego_runs:
+# What claims can be measured on
+LEGO_ARTIFACTS = [
+    *expand("results/lego/comparisons/{name}.json", name=LEGO.comparisons),
+    *of_variants("lego", LEGO.variants, "metrics.json"),
+    *expand(rules.lego_heads.output.run, model=LEGO.pretrained),
+]
+
+
+rule lego:
     input:
-        run=lego_of_variants(LEGO_VARIANTS, "run.json"),
-        metrics=lego_of_variants(LEGO_VARIANTS, "metrics.json"),
-    output:
+        figures_of("lego"),
         "results/lego/runs.csv",
-    log:
-        "logs/lego/runs.log",
-    benchmark:
-        "logs/lego/runs.tsv"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        code=code("report/study.py"),
-    message:
-        "Gather the runs of the LEGO study"
-    script:
-        "../scripts/report/study.py"
-
-
-rule lego_plot_curves:
-    input:
-        history=lego_of_panels("history.csv"),
-        metrics=lego_of_panels("metrics.json"),
-    output:
-        png=report(
-            "results/lego/figures/{figure}.png",
-            caption="../report/lego/curves.rst",
-            category="LEGO study",
-            subcategory="Learning",
-            labels={"figure": "{figure}"},
-        ),
-        svg="results/lego/figures/{figure}.svg",
-    log:
-        "logs/lego/figures/{figure}.log",
-    benchmark:
-        "logs/lego/figures/{figure}.tsv"
-    wildcard_constraints:
-        figure="curves|extrapolation|mimicking|module|pretraining|d3",
-    group:
-        "lego_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        code=code("lego/plot_curves.py"),
-    message:
-        "Draw learning curves, {wildcards.figure}"
-    script:
-        "../scripts/lego/plot_curves.py"
-
-
-rule lego_plot_percolation:
-    input:
-        metrics=lego_of_panels("metrics.json"),
-    output:
-        png=report(
-            "results/lego/figures/{figure}.png",
-            caption="../report/lego/percolation.rst",
-            category="LEGO study",
-            subcategory="Inside",
-            labels={"figure": "{figure}"},
-        ),
-        svg="results/lego/figures/{figure}.svg",
-    log:
-        "logs/lego/figures/{figure}.log",
-    benchmark:
-        "logs/lego/figures/{figure}.tsv"
-    wildcard_constraints:
-        figure="percolation",
-    group:
-        "lego_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        code=code("lego/plot_percolation.py"),
-    message:
-        "Draw in which layer variables are resolved"
-    script:
-        "../scripts/lego/plot_percolation.py"
-
-
-rule lego_plot_positions:
-    input:
-        metrics=lego_of_panels("metrics.json"),
-    output:
-        png=report(
-            "results/lego/figures/{figure}.png",
-            caption="../report/lego/positions.rst",
-            category="LEGO study",
-            subcategory="Learning",
-            labels={"figure": "{figure}"},
-        ),
-        svg="results/lego/figures/{figure}.svg",
-    log:
-        "logs/lego/figures/{figure}.log",
-    benchmark:
-        "logs/lego/figures/{figure}.tsv"
-    wildcard_constraints:
-        figure="graphs|depth",
-    group:
-        "lego_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        code=code("lego/plot_positions.py"),
-    message:
-        "Draw accuracy by position, {wildcards.figure}"
-    script:
-        "../scripts/lego/plot_positions.py"
-
-
-rule lego_plot_iterations:
-    input:
-        metrics=lego_of_panels("metrics.json"),
-    output:
-        png=report(
-            "results/lego/figures/{figure}.png",
-            caption="../report/lego/iterations.rst",
-            category="LEGO study",
-            subcategory="Inside",
-            labels={"figure": "{figure}"},
-        ),
-        svg="results/lego/figures/{figure}.svg",
-    log:
-        "logs/lego/figures/{figure}.log",
-    benchmark:
-        "logs/lego/figures/{figure}.tsv"
-    wildcard_constraints:
-        figure="iterations",
-    group:
-        "lego_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        layers=[LEGO_VARIANTS[name].model.n_layers for name in LEGO_PANELS["iterations"]],
-        code=code("lego/plot_iterations.py"),
-    message:
-        "Draw tests with more or fewer layers"
-    script:
-        "../scripts/lego/plot_iterations.py"
-
-
-rule lego_plot_shortcut:
-    input:
-        metrics=lego_of_panels("metrics.json"),
-    output:
-        png=report(
-            "results/lego/figures/{figure}.png",
-            caption="../report/lego/shortcut.rst",
-            category="LEGO study",
-            subcategory="Shortcuts",
-            labels={"figure": "{figure}"},
-        ),
-        svg="results/lego/figures/{figure}.svg",
-    log:
-        "logs/lego/figures/{figure}.log",
-    benchmark:
-        "logs/lego/figures/{figure}.tsv"
-    wildcard_constraints:
-        figure="shortcut",
-    group:
-        "lego_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        variants=lambda wildcards: LEGO_PANELS[wildcards.figure],
-        code=code("lego/plot_shortcut.py"),
-    message:
-        "Draw the shortcut and its fixes"
-    script:
-        "../scripts/lego/plot_shortcut.py"
-
-
-rule lego_plot_task:
-    input:
-        baselines=expand("results/lego/{task}/counting_baseline.json", task=LEGO_TASKS),
-    output:
-        png=report(
-            "results/lego/figures/task.png",
-            caption="../report/lego/task.rst",
-            category="LEGO study",
-            subcategory="Task",
-            labels={"figure": "task"},
-        ),
-        svg="results/lego/figures/task.svg",
-    log:
-        "logs/lego/figures/task.log",
-    benchmark:
-        "logs/lego/figures/task.tsv"
-    group:
-        "lego_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        tasks={name: plain(task) for name, task in LEGO_TASKS.items()},
-        code=code("lego/plot_task.py"),
-    message:
-        "Draw a sentence and what counting tells"
-    script:
-        "../scripts/lego/plot_task.py"
-
-
-rule lego_plot_patterns:
-    input:
-        maps=expand(
-            "results/lego/heads/{model}/maps.safetensors", model=LEGO.pretrained[:1]
-        ),
-        heads=expand("results/lego/heads/{model}/heads.csv", model=LEGO.pretrained[:1]),
-    output:
-        png=report(
-            "results/lego/figures/patterns.png",
-            caption="../report/lego/patterns.rst",
-            category="LEGO study",
-            subcategory="Pretrained models",
-            labels={"figure": "patterns"},
-        ),
-        svg="results/lego/figures/patterns.svg",
-    log:
-        "logs/lego/figures/patterns.log",
-    benchmark:
-        "logs/lego/figures/patterns.tsv"
-    group:
-        "lego_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        model=LEGO.pretrained[0] if LEGO.pretrained else None,
-        code=code("lego/plot_patterns.py"),
-    message:
-        "Draw an association and a manipulation head"
-    script:
-        "../scripts/lego/plot_patterns.py"
-
-
-rule lego_plot_heads:
-    input:
-        heads=expand("results/lego/heads/{model}/heads.csv", model=LEGO.pretrained),
-    output:
-        png=report(
-            "results/lego/figures/heads.png",
-            caption="../report/lego/heads.rst",
-            category="LEGO study",
-            subcategory="Pretrained models",
-            labels={"figure": "heads"},
-        ),
-        svg="results/lego/figures/heads.svg",
-    log:
-        "logs/lego/figures/heads.log",
-    benchmark:
-        "logs/lego/figures/heads.tsv"
-    group:
-        "lego_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        models=LEGO.pretrained,
-        code=code("lego/plot_heads.py"),
-    message:
-        "Draw the scores of all heads"
-    script:
-        "../scripts/lego/plot_heads.py"
+        LEGO_ARTIFACTS,

@@ -1,11 +1,4 @@
 # Language models pretrained with heads of other kinds: text, tuning, trainings, cost, figures.
-rule pretraining:
-    input:
-        expand("results/pretraining/figures/{figure}.png", figure=PRETRAINING_FIGURES),
-        "results/pretraining/runs.csv",
-        PRETRAINING_ARTIFACTS,
-
-
 rule pretraining_tokenizer:
     input:
         unpack(pretraining_tokenizer_source),
@@ -22,12 +15,11 @@ rule pretraining_tokenizer:
         "pretraining_data"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(2000),
-        runtime=minutes(30, paper=720),
+        runtime=runtime(30, paper=720),
     params:
-        tokenizer=plain(PRETRAINING.tokenizer),
+        tokenizer=as_params(PRETRAINING.tokenizer),
         corpus=PRETRAINING_CORPUS if PRETRAINING.tokenizer.model is None else None,
         code=code("pretraining/tokenizer.py"),
     message:
@@ -39,10 +31,11 @@ rule pretraining_tokenizer:
 rule pretraining_data:
     input:
         text_corpus_files,
-        tokenizer="results/pretraining/{corpus}/tokenizer/tokenizer.json",
-        names="results/pretraining/{corpus}/tokenizer/tokenizer_config.json",
+        **named(rules.pretraining_tokenizer.output),
     output:
-        **PRETRAINING_DATA,
+        train="results/pretraining/{corpus}/data/train.npy",
+        validation="results/pretraining/{corpus}/data/validation.npy",
+        info="results/pretraining/{corpus}/data/data.json",
     log:
         "logs/pretraining/{corpus}/data.log",
     benchmark:
@@ -53,10 +46,9 @@ rule pretraining_data:
         "pretraining_data"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(2000),
-        runtime=minutes(30, paper=1440),
+        runtime=runtime(30, paper=1440),
     params:
         corpus=PRETRAINING_CORPUS,
         length=PRETRAINING.length,
@@ -71,7 +63,7 @@ rule pretraining_data:
 
 rule pretraining_baseline:
     input:
-        **PRETRAINING_DATA,
+        **named(rules.pretraining_data.output),
     output:
         "results/pretraining/{corpus}/baseline.json",
     log:
@@ -84,23 +76,22 @@ rule pretraining_baseline:
         "pretraining_data"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(2000),
         runtime=60,
     params:
-        masking=plain(PRETRAINING.masking),
+        masking=as_params(PRETRAINING.masking),
         rows=PRETRAINING.evaluation.rows,
         code=code("pretraining/baseline.py"),
     message:
-        "What a masked token of {wildcards.corpus} is without its context"
+        "Loss without context on {wildcards.corpus}"
     script:
         "../scripts/pretraining/baseline.py"
 
 
 rule pretraining_tune:
     input:
-        **PRETRAINING_DATA,
+        **named(rules.pretraining_data.output),
     output:
         table="results/pretraining/{corpus}/{variant}/tuning/rates.csv",
         best="results/pretraining/{corpus}/{variant}/tuning/best.json",
@@ -110,24 +101,23 @@ rule pretraining_tune:
         "logs/pretraining/{corpus}/{variant}/tune.tsv"
     wildcard_constraints:
         corpus=PRETRAINING.corpus,
-        variant=one_of(PRETRAINING.tuned),
+        variant=any_of(PRETRAINING.tuned),
     priority: 1
     group:
         trainings("pretraining")
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(60, paper=2880),
+        runtime=runtime(60, paper=2880),
         gpu=1,
     params:
         variant=lambda wildcards: pretraining_variant(wildcards.variant),
-        model=plain(PRETRAINING.model),
-        masking=plain(PRETRAINING.masking),
+        model=as_params(PRETRAINING.model),
+        masking=as_params(PRETRAINING.masking),
         optimisation=pretraining_optimisation("learning_rates", "tuning_steps"),
         rows=PRETRAINING.evaluation.rows,
-        seed=PRETRAINING_SEEDS[0],
+        seed=PRETRAINING.seeds[0],
         code=code("pretraining/tune.py"),
     message:
         "Find the learning rate of {wildcards.variant}"
@@ -137,105 +127,47 @@ rule pretraining_tune:
 
 rule pretraining_train:
     input:
-        **PRETRAINING_DATA,
-        baseline="results/pretraining/{corpus}/baseline.json",
+        **named(rules.pretraining_data.output),
+        baseline=rules.pretraining_baseline.output[0],
         rate=pretraining_rate,
     output:
-        weights="results/pretraining/{corpus}/{variant}/seed{seed}/model/model.safetensors",
-        config="results/pretraining/{corpus}/{variant}/seed{seed}/model/config.json",
-        checkpoints="results/pretraining/{corpus}/{variant}/seed{seed}/checkpoints.safetensors",
-        history="results/pretraining/{corpus}/{variant}/seed{seed}/history.csv",
-        metrics="results/pretraining/{corpus}/{variant}/seed{seed}/metrics.json",
-        run="results/pretraining/{corpus}/{variant}/seed{seed}/run.json",
+        weights=f"{PRETRAINING_RUN}/model/model.safetensors",
+        config=f"{PRETRAINING_RUN}/model/config.json",
+        checkpoints=f"{PRETRAINING_RUN}/checkpoints.safetensors",
+        history=f"{PRETRAINING_RUN}/history.csv",
+        metrics=f"{PRETRAINING_RUN}/metrics.json",
+        run=f"{PRETRAINING_RUN}/run.json",
     log:
         "logs/pretraining/{corpus}/{variant}/seed{seed}/train.log",
     benchmark:
         "logs/pretraining/{corpus}/{variant}/seed{seed}/train.tsv"
     wildcard_constraints:
         corpus=PRETRAINING.corpus,
-        variant=one_of(PRETRAINING_VARIANTS),
-        seed=one_of(map(str, PRETRAINING_SEEDS)),
+        variant=any_of(PRETRAINING.variants),
+        seed=seed_of(PRETRAINING),
     priority: 1
     group:
         trainings("pretraining")
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(60, paper=2880),
+        runtime=runtime(60, paper=2880),
         gpu=1,
     params:
         variant=lambda wildcards: pretraining_variant(wildcards.variant),
         flops_of=lambda wildcards: pretraining_variant(
-            PRETRAINING_VARIANTS[wildcards.variant].flops_of
+            PRETRAINING.variants[wildcards.variant].flops_of
         ),
-        model=plain(PRETRAINING.model),
-        masking=plain(PRETRAINING.masking),
+        model=as_params(PRETRAINING.model),
+        masking=as_params(PRETRAINING.masking),
         optimisation=pretraining_optimisation("steps"),
-        evaluation=plain(PRETRAINING.evaluation, exclude={"validation"}),
+        evaluation=as_params(PRETRAINING.evaluation, exclude={"validation"}),
         code=code("pretraining/train.py"),
     message:
         "Pretrain {wildcards.variant} on {wildcards.corpus}, seed {wildcards.seed}"
     script:
         "../scripts/pretraining/train.py"
-
-
-rule pretraining_compare:
-    input:
-        of=lambda wildcards: pretraining_of_variants(
-            [PRETRAINING_COMPARISONS[wildcards.comparison].variant], "metrics.json"
-        ),
-        over=lambda wildcards: pretraining_of_variants(
-            [PRETRAINING_COMPARISONS[wildcards.comparison].baseline], "metrics.json"
-        ),
-    output:
-        "results/pretraining/{corpus}/comparisons/{comparison}.json",
-    log:
-        "logs/pretraining/{corpus}/comparisons/{comparison}.log",
-    benchmark:
-        "logs/pretraining/{corpus}/comparisons/{comparison}.tsv"
-    wildcard_constraints:
-        corpus=PRETRAINING.corpus,
-        comparison=one_of(PRETRAINING_COMPARISONS),
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(500),
-        runtime=10,
-    params:
-        metric=lambda wildcards: PRETRAINING_COMPARISONS[wildcards.comparison].metric,
-        towards=None,
-        code=code("lego/compare.py"),
-    message:
-        "Compare pretrained variants: {wildcards.comparison}"
-    script:
-        "../scripts/lego/compare.py"
-
-
-rule pretraining_runs:
-    input:
-        run=pretraining_of_variants(PRETRAINING_VARIANTS, "run.json"),
-        metrics=pretraining_of_variants(PRETRAINING_VARIANTS, "metrics.json"),
-    output:
-        "results/pretraining/runs.csv",
-    log:
-        "logs/pretraining/runs.log",
-    benchmark:
-        "logs/pretraining/runs.tsv"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        code=code("report/study.py"),
-    message:
-        "Gather the runs of the pretraining study"
-    script:
-        "../scripts/report/study.py"
 
 
 rule pretraining_cost:
@@ -250,14 +182,13 @@ rule pretraining_cost:
         "pretraining_times"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
         runtime=60,
         gpu=1,
     params:
-        cost=plain(PRETRAINING.cost),
-        model=plain(PRETRAINING.model),
+        cost=as_params(PRETRAINING.cost),
+        model=as_params(PRETRAINING.model),
         d_vocab=PRETRAINING.tokenizer.d_vocab,
         variants={name: pretraining_variant(name) for name in PRETRAINING.tuned},
         code=code("pretraining/cost.py"),
@@ -269,7 +200,7 @@ rule pretraining_cost:
 
 rule pretraining_time:
     input:
-        **PRETRAINING_DATA,
+        **named(rules.pretraining_data.output),
     output:
         "results/pretraining/{corpus}/seconds.json",
     log:
@@ -282,15 +213,14 @@ rule pretraining_time:
         "pretraining_times"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
         runtime=60,
         gpu=1,
     params:
-        variants={name: pretraining_variant(name) for name in PRETRAINING_VARIANTS},
-        model=plain(PRETRAINING.model),
-        masking=plain(PRETRAINING.masking),
+        variants={name: pretraining_variant(name) for name in PRETRAINING.variants},
+        model=as_params(PRETRAINING.model),
+        masking=as_params(PRETRAINING.masking),
         optimisation=pretraining_optimisation(),
         rounds=PRETRAINING.cost.repeats,
         code=code("pretraining/time_steps.py"),
@@ -300,133 +230,45 @@ rule pretraining_time:
         "../scripts/pretraining/time_steps.py"
 
 
-rule pretraining_plot_curves:
-    input:
-        history=pretraining_of_variants(PRETRAINING_VARIANTS, "history.csv"),
-        seconds=f"results/pretraining/{PRETRAINING.corpus}/seconds.json",
-        baseline=f"results/pretraining/{PRETRAINING.corpus}/baseline.json",
-    output:
-        png=report(
-            "results/pretraining/figures/curves.png",
-            caption="../report/pretraining/curves.rst",
-            category="Pretraining",
-            subcategory="Learning",
-            labels={"figure": "curves"},
-        ),
-        svg="results/pretraining/figures/curves.svg",
-    log:
-        "logs/pretraining/figures/curves.log",
-    benchmark:
-        "logs/pretraining/figures/curves.tsv"
-    group:
-        "pretraining_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        variants=list(PRETRAINING_VARIANTS),
-        code=code("pretraining/plot_curves.py"),
-    message:
-        "Draw the loss against steps, operations and time"
-    script:
-        "../scripts/pretraining/plot_curves.py"
+# --- figures ------------------------------------------------------------------------------------
 
 
-rule pretraining_plot_losses:
-    input:
-        metrics=pretraining_of_variants(PRETRAINING_VARIANTS, "metrics.json"),
-    output:
-        png=report(
-            "results/pretraining/figures/losses.png",
-            caption="../report/pretraining/losses.rst",
-            category="Pretraining",
-            subcategory="Learning",
-            labels={"figure": "losses"},
-        ),
-        svg="results/pretraining/figures/losses.svg",
-    log:
-        "logs/pretraining/figures/losses.log",
-    benchmark:
-        "logs/pretraining/figures/losses.tsv"
-    group:
-        "pretraining_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        variants={
-            name: variant.heads.split for name, variant in PRETRAINING_VARIANTS.items()
+for name, subcategory, input, params in [
+    (
+        "curves",
+        "Learning",
+        {
+            "history": pretrained_variants("history.csv"),
+            "seconds": of_corpus(rules.pretraining_time.output)[0],
+            "baseline": of_corpus(rules.pretraining_baseline.output)[0],
         },
-        code=code("pretraining/plot_losses.py"),
-    message:
-        "Draw final losses against those of base"
-    script:
-        "../scripts/pretraining/plot_losses.py"
+        {"variants": [*PRETRAINING.variants]},
+    ),
+    (
+        "losses",
+        "Learning",
+        {"metrics": pretrained_variants("metrics.json")},
+        {"variants": {n: v.heads.split for n, v in PRETRAINING.variants.items()}},
+    ),
+    ("cost", "Cost", {"csv": rules.pretraining_cost.output.csv}, {}),
+    ("module", "Module", {}, {}),
+]:
+    figure(f"pretraining/{name}", name, subcategory, input=input, params=params)
 
 
-rule pretraining_plot_cost:
+# What claims can be measured on
+PRETRAINING_ARTIFACTS = [
+    *expand(
+        f"results/pretraining/{PRETRAINING.corpus}/comparisons/{{name}}.json",
+        name=PRETRAINING.comparisons,
+    ),
+    *pretrained_variants("metrics.json"),
+    rules.pretraining_cost.output.json,
+]
+
+
+rule pretraining:
     input:
-        csv="results/pretraining/cost.csv",
-    output:
-        png=report(
-            "results/pretraining/figures/cost.png",
-            caption="../report/pretraining/cost.rst",
-            category="Pretraining",
-            subcategory="Cost",
-            labels={"figure": "cost"},
-        ),
-        svg="results/pretraining/figures/cost.svg",
-    log:
-        "logs/pretraining/figures/cost.log",
-    benchmark:
-        "logs/pretraining/figures/cost.tsv"
-    group:
-        "pretraining_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        code=code("pretraining/plot_cost.py"),
-    message:
-        "Draw what heads of each kind cost"
-    script:
-        "../scripts/pretraining/plot_cost.py"
-
-
-rule pretraining_plot_module:
-    output:
-        png=report(
-            "results/pretraining/figures/module.png",
-            caption="../report/pretraining/module.rst",
-            category="Pretraining",
-            subcategory="Module",
-            labels={"figure": "module"},
-        ),
-        svg="results/pretraining/figures/module.svg",
-    log:
-        "logs/pretraining/figures/module.log",
-    benchmark:
-        "logs/pretraining/figures/module.tsv"
-    group:
-        "pretraining_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        code=code("pretraining/plot_module.py"),
-    message:
-        "Draw the module"
-    script:
-        "../scripts/pretraining/plot_module.py"
+        figures_of("pretraining"),
+        "results/pretraining/runs.csv",
+        PRETRAINING_ARTIFACTS,

@@ -1,17 +1,12 @@
-# Over all studies: the ledger of claims, and the table of runs.
+# Over all studies: runs, comparisons, the ledger of claims.
 from scripts.anatomy import claims as ledger
 
 try:
     CLAIMS = ledger.load(ROOT / "claims.yaml")
 except ValueError as error:
     sys.exit(str(error))
-SEEDS = {
-    "topic": TOPIC_SEEDS,
-    "text": TEXT_SEEDS,
-    "embedding": EMBEDDING.seeds,
-    "lego": LEGO_SEEDS,
-    "pretraining": PRETRAINING_SEEDS,
-}
+STUDIES = ["topic", "text", "embedding", "lego", "pretraining"]
+SEEDS = {study: getattr(SETTINGS, study).seeds for study in STUDIES}
 TESTABLE = ledger.testable(
     CLAIMS,
     SETTINGS.scale,
@@ -29,10 +24,68 @@ JUDGED = sorted(
 )
 
 
-rule claims:
+rule report_compare:
     input:
-        "results/claims.csv",
-        "results/claims.html",
+        unpack(compared_metrics),
+    output:
+        "results/{folder}/comparisons/{comparison}.json",
+    log:
+        "logs/{folder}/comparisons/{comparison}.log",
+    benchmark:
+        "logs/{folder}/comparisons/{comparison}.tsv"
+    wildcard_constraints:
+        folder=any_of(COMPARED),
+        comparison=any_of({**LEGO.comparisons, **PRETRAINING.comparisons}),
+    conda:
+        CONDA
+    params:
+        metric=lambda wildcards: compared(wildcards).metric,
+        code=code("report/compare.py"),
+    message:
+        "Compare variants: {wildcards.comparison}"
+    script:
+        "../scripts/report/compare.py"
+
+
+rule report_study_runs:
+    input:
+        run=lambda wildcards: STUDY_RUNS[wildcards.study]("run.json"),
+        metrics=lambda wildcards: STUDY_RUNS[wildcards.study]("metrics.json"),
+    output:
+        "results/{study}/runs.csv",
+    log:
+        "logs/{study}/runs.log",
+    benchmark:
+        "logs/{study}/runs.tsv"
+    wildcard_constraints:
+        study=any_of(STUDY_RUNS),
+    conda:
+        CONDA
+    params:
+        code=code("report/study_runs.py"),
+    message:
+        "Gather the runs of the {wildcards.study} study"
+    script:
+        "../scripts/report/study_runs.py"
+
+
+rule report_runs:
+    input:
+        expand(rules.report_study_runs.output, study=STUDY_RUNS),
+    output:
+        "results/runs.csv",
+    log:
+        "logs/report/runs.log",
+    benchmark:
+        "logs/report/runs.tsv"
+    conda:
+        CONDA
+    params:
+        code=code("report/runs.py"),
+    message:
+        "Gather the runs of all studies"
+    script:
+        "../scripts/report/runs.py"
 
 
 rule report_claims:
@@ -46,12 +99,8 @@ rule report_claims:
         "logs/report/claims.tsv"
     conda:
         CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(500),
-        runtime=10,
     params:
-        claims=[plain(claim) for claim in CLAIMS],
+        claims=[as_params(claim) for claim in CLAIMS],
         testable=[claim.id for claim in TESTABLE],
         artifacts=JUDGED,
         seeds=SEEDS,
@@ -64,7 +113,8 @@ rule report_claims:
 
 rule report_ledger:
     input:
-        claims="results/claims.csv",
+        claims=rules.report_claims.output[0],
+        template=local(str(ROOT / "report/ledger.html")),
     output:
         report(
             "results/claims.html",
@@ -78,13 +128,8 @@ rule report_ledger:
         "logs/report/ledger.tsv"
     conda:
         CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(500),
-        runtime=10,
     params:
         scale=SETTINGS.scale,
-        template=digest(ROOT / "report/ledger.html"),
         code=code("report/ledger.py"),
     message:
         "Lay out the ledger of claims"
@@ -92,26 +137,7 @@ rule report_ledger:
         "../scripts/report/ledger.py"
 
 
-rule report_runs:
+rule claims:
     input:
-        "results/topic/runs.csv",
-        "results/lego/runs.csv",
-        "results/pretraining/runs.csv",
-    output:
-        "results/runs.csv",
-    log:
-        "logs/report/runs.log",
-    benchmark:
-        "logs/report/runs.tsv"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(500),
-        runtime=10,
-    params:
-        code=code("report/runs.py"),
-    message:
-        "Gather the runs of all studies"
-    script:
-        "../scripts/report/runs.py"
+        rules.report_claims.output,
+        rules.report_ledger.output,

@@ -1,15 +1,8 @@
 # Topic structure in real text and pretrained models: corpora, LDA, measurements, figures.
 #
-# A corpus of the size of Wikipedia, and LDA on it, take hours. They can be shared by all projects of
-# a machine: set SNAKEMAKE_OUTPUT_CACHE to a folder and say `--cache`. Snakemake allows no benchmark
-# file for what may come from there.
-rule text:
-    input:
-        expand("results/text/figures/{figure}.png", figure=TEXT_FIGURES),
-        "results/text/structure.csv",
-        TEXT_ARTIFACTS,
-
-
+# A corpus of the size of Wikipedia, and LDA on it, take hours. All projects of a machine can share
+# them: set SNAKEMAKE_OUTPUT_CACHE to a folder and add `--cache`. Snakemake allows no benchmark
+# file for rules whose outputs may come from there.
 rule text_corpus:
     input:
         text_corpus_files,
@@ -20,19 +13,18 @@ rule text_corpus:
     log:
         "logs/text/{corpus}/corpus.log",
     wildcard_constraints:
-        corpus=one_of(TEXT_CORPORA),
+        corpus=any_of(TEXT.corpora),
     cache: SHARED
     group:
         "text_corpora"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(1500),
-        runtime=minutes(30, paper=720),
+        runtime=runtime(30, paper=720),
     params:
-        corpus=lambda wildcards: plain(TEXT_CORPORA[wildcards.corpus]),
-        dictionary=plain(TEXT.dictionary),
+        corpus=lambda wildcards: as_params(TEXT.corpora[wildcards.corpus]),
+        dictionary=as_params(TEXT.dictionary),
         tfidf=TEXT.lda.tfidf,
         code=code("text/corpus.py"),
     message:
@@ -43,9 +35,7 @@ rule text_corpus:
 
 rule text_topics:
     input:
-        documents="results/text/{corpus}/documents.parquet",
-        dictionary="results/text/{corpus}/dictionary.txt",
-        bags="results/text/{corpus}/bags.mm",
+        **named(rules.text_corpus.output),
     output:
         topics="results/text/{corpus}/seed{seed}/topics.safetensors",
         mixtures="results/text/{corpus}/seed{seed}/mixtures.safetensors",
@@ -54,8 +44,8 @@ rule text_topics:
     log:
         "logs/text/{corpus}/seed{seed}/topics.log",
     wildcard_constraints:
-        corpus=one_of(TEXT_CORPORA),
-        seed=one_of(map(str, TEXT_SEEDS)),
+        corpus=any_of(TEXT.corpora),
+        seed=seed_of(TEXT),
     cache: SHARED
     priority: 1
     group:
@@ -65,9 +55,9 @@ rule text_topics:
     threads: TEXT.lda.workers
     resources:
         mem_mb=memory(1500),
-        runtime=minutes(60, paper=720),
+        runtime=runtime(60, paper=720),
     params:
-        lda=plain(TEXT.lda),
+        lda=as_params(TEXT.lda),
         seed=lambda wildcards: int(wildcards.seed),  # a cache knows no wildcards
         code=code("text/topics.py"),
     message:
@@ -78,10 +68,9 @@ rule text_topics:
 
 rule text_structure:
     input:
-        documents="results/text/{corpus}/documents.parquet",
-        topics=text_of_seeds("results/text/{corpus}/seed{seed}/topics.safetensors"),
-        model=ancient("results/models/{model}/weights"),
-        source="results/models/{model}/source.json",
+        **stored_model("{model}"),
+        documents=rules.text_corpus.output.documents,
+        topics=each_seed(rules.text_topics.output.topics),
     output:
         structure="results/text/{corpus}/{model}/structure.parquet",
         heads="results/text/{corpus}/{model}/heads.parquet",
@@ -92,21 +81,20 @@ rule text_structure:
     benchmark:
         "logs/text/{corpus}/{model}/structure.tsv"
     wildcard_constraints:
-        corpus=one_of(TEXT_CORPORA),
-        model=one_of(TEXT.models),
+        corpus=any_of(TEXT.corpora),
+        model=any_of(TEXT.models),
     group:
         "text_structures"
     conda:
         CONDA
-    threads: 1
     resources:
         mem_mb=memory(4000),
-        runtime=minutes(60, paper=240),
+        runtime=runtime(60, paper=240),
         gpu=1,
     params:
-        seeds=TEXT_SEEDS,
-        filters=plain(TEXT.filters),
-        measurement=plain(TEXT.measurement),
+        seeds=TEXT.seeds,
+        filters=as_params(TEXT.filters),
+        measurement=as_params(TEXT.measurement),
         code=code("text/structure.py"),
     message:
         "Measure {wildcards.model} and its controls on {wildcards.corpus}"
@@ -116,7 +104,7 @@ rule text_structure:
 
 rule text_table:
     input:
-        structure=text_of_models("structure.parquet"),
+        structure=text_models("structure.parquet"),
     output:
         "results/text/structure.csv",
     log:
@@ -125,10 +113,6 @@ rule text_table:
         "logs/text/table.tsv"
     conda:
         CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
     params:
         code=code("text/table.py"),
     message:
@@ -137,199 +121,52 @@ rule text_table:
         "../scripts/text/table.py"
 
 
-rule text_plot_attention:
+# --- figures ------------------------------------------------------------------------------------
+
+FIRST_CORPUS = [*TEXT.corpora][:1]
+FIRST_FIT = f"results/text/{{corpus}}/seed{TEXT.seeds[0]}"
+REFERENCE = {"reference": as_params(TEXT.measurement.reference)}
+TABLE = {"table": rules.text_table.output[0]}
+for name, subcategory, input, params in [
+    ("attention", "Attention", TABLE, REFERENCE),
+    (
+        "heads",
+        "Attention",
+        {"heads": text_models("heads.parquet", FIRST_CORPUS)},
+        {"models": TEXT.models} | REFERENCE,
+    ),
+    ("filters", "Attention", TABLE, {}),
+    (
+        "embeddings",
+        "Embeddings",
+        {"cosines": text_models("cosines.safetensors", FIRST_CORPUS)},
+        {"models": TEXT.models},
+    ),
+    (
+        "topics",
+        "Corpora",
+        {"tables": expand(f"{FIRST_FIT}/topics.csv", corpus=TEXT.corpora)},
+        {"corpora": [*TEXT.corpora]},
+    ),
+    (
+        "documents",
+        "Corpora",
+        {"mixtures": expand(f"{FIRST_FIT}/mixtures.safetensors", corpus=TEXT.corpora)},
+        {"corpora": [*TEXT.corpora]},
+    ),
+]:
+    figure(f"text/{name}", name, subcategory, input=input, params=params)
+
+
+# What claims can be measured on
+TEXT_ARTIFACTS = [
+    *text_models("run.json"),
+    *expand(rules.text_topics.output.run, corpus=TEXT.corpora, seed=TEXT.seeds),
+]
+
+
+rule text:
     input:
-        table="results/text/structure.csv",
-    output:
-        png=report(
-            "results/text/figures/attention.png",
-            caption="../report/text/attention.rst",
-            category="Real text",
-            subcategory="Attention",
-            labels={"figure": "attention"},
-        ),
-        svg="results/text/figures/attention.svg",
-    log:
-        "logs/text/figures/attention.log",
-    benchmark:
-        "logs/text/figures/attention.tsv"
-    group:
-        "text_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        reference=plain(TEXT.measurement.reference),
-        code=code("text/plot_attention.py"),
-    message:
-        "Draw attention by topic in pretrained models"
-    script:
-        "../scripts/text/plot_attention.py"
-
-
-rule text_plot_heads:
-    input:
-        heads=text_of_first_corpus("heads.parquet"),
-    output:
-        png=report(
-            "results/text/figures/heads.png",
-            caption="../report/text/heads.rst",
-            category="Real text",
-            subcategory="Attention",
-            labels={"figure": "heads"},
-        ),
-        svg="results/text/figures/heads.svg",
-    log:
-        "logs/text/figures/heads.log",
-    benchmark:
-        "logs/text/figures/heads.tsv"
-    group:
-        "text_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        models=TEXT.models,
-        reference=plain(TEXT.measurement.reference),
-        code=code("text/plot_heads.py"),
-    message:
-        "Draw attention by topic, head by head"
-    script:
-        "../scripts/text/plot_heads.py"
-
-
-rule text_plot_filters:
-    input:
-        table="results/text/structure.csv",
-    output:
-        png=report(
-            "results/text/figures/filters.png",
-            caption="../report/text/filters.rst",
-            category="Real text",
-            subcategory="Attention",
-            labels={"figure": "filters"},
-        ),
-        svg="results/text/figures/filters.svg",
-    log:
-        "logs/text/figures/filters.log",
-    benchmark:
-        "logs/text/figures/filters.tsv"
-    group:
-        "text_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        code=code("text/plot_filters.py"),
-    message:
-        "Draw structure against the filter of words"
-    script:
-        "../scripts/text/plot_filters.py"
-
-
-rule text_plot_embeddings:
-    input:
-        cosines=text_of_first_corpus("cosines.safetensors"),
-    output:
-        png=report(
-            "results/text/figures/embeddings.png",
-            caption="../report/text/embeddings.rst",
-            category="Real text",
-            subcategory="Embeddings",
-            labels={"figure": "embeddings"},
-        ),
-        svg="results/text/figures/embeddings.svg",
-    log:
-        "logs/text/figures/embeddings.log",
-    benchmark:
-        "logs/text/figures/embeddings.tsv"
-    group:
-        "text_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        models=TEXT.models,
-        code=code("text/plot_embeddings.py"),
-    message:
-        "Draw cosines of words, by topic"
-    script:
-        "../scripts/text/plot_embeddings.py"
-
-
-rule text_plot_topics:
-    input:
-        tables=text_of_corpora("topics.csv"),
-    output:
-        png=report(
-            "results/text/figures/topics.png",
-            caption="../report/text/topics.rst",
-            category="Real text",
-            subcategory="Corpora",
-            labels={"figure": "topics"},
-        ),
-        svg="results/text/figures/topics.svg",
-    log:
-        "logs/text/figures/topics.log",
-    benchmark:
-        "logs/text/figures/topics.tsv"
-    group:
-        "text_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        corpora=list(TEXT_CORPORA),
-        code=code("text/plot_topics.py"),
-    message:
-        "Draw the topics of the corpora"
-    script:
-        "../scripts/text/plot_topics.py"
-
-
-rule text_plot_documents:
-    input:
-        mixtures=text_of_corpora("mixtures.safetensors"),
-    output:
-        png=report(
-            "results/text/figures/documents.png",
-            caption="../report/text/documents.rst",
-            category="Real text",
-            subcategory="Corpora",
-            labels={"figure": "documents"},
-        ),
-        svg="results/text/figures/documents.svg",
-    log:
-        "logs/text/figures/documents.log",
-    benchmark:
-        "logs/text/figures/documents.tsv"
-    group:
-        "text_figures"
-    conda:
-        CONDA
-    threads: 1
-    resources:
-        mem_mb=memory(1000),
-        runtime=10,
-    params:
-        corpora=list(TEXT_CORPORA),
-        code=code("text/plot_documents.py"),
-    message:
-        "Draw how many topics documents have"
-    script:
-        "../scripts/text/plot_documents.py"
+        figures_of("text"),
+        rules.text_table.output,
+        TEXT_ARTIFACTS,

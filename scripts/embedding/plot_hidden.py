@@ -15,7 +15,7 @@ TARGETS = {"hidden": "same", "hidden_last": "last"}
 def main(snakemake: Any) -> None:
     """A row a model, a panel a group of parameters."""
     figures.style()
-    target = TARGETS[snakemake.wildcards.figure]
+    target = TARGETS[snakemake.params.figure]
     tables = {}
     for name, path in zip(snakemake.params.models, snakemake.input.tables, strict=True):
         table = artifacts.read_table(path)

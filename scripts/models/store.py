@@ -1,5 +1,6 @@
-"""Bring a model that the configuration names into results/models/, once; jobs then run offline."""
+"""Store a model that the configuration names in results/models/, once; jobs then run offline."""
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -11,15 +12,44 @@ from scripts.anatomy.models.settings import ModelSettings
 
 
 def main(snakemake: Any) -> None:
-    """Fill the model's folder, and note where it comes from."""
+    """Fill the model's folder, and write where it comes from."""
     model = TypeAdapter(ModelSettings).validate_python(snakemake.params.model)
     with (
         job.blaming(f"models.{snakemake.wildcards.model}"),
         artifacts.writing_folder(snakemake.output.folder) as folder,
     ):
-        source = store.store(model, folder)
+        match model.kind:
+            case "topic":
+                _store_topic_model(snakemake.input, folder)
+                source = dict(snakemake.params.model)
+            case "pretraining":
+                _store_pretrained_bert(snakemake.input, folder)
+                source = dict(snakemake.params.model)
+            case _:
+                source = store.store(model, folder)
         source["digest"] = artifacts.digest(sorted(folder.iterdir()))
     artifacts.write_json(snakemake.output.source, source)
+
+
+def _store_topic_model(inputs: Any, folder: Path) -> None:
+    """Write a BERT of the topic study as transformers reads it: weights and a tokenizer."""
+    from scripts.anatomy.topic import bert
+    from scripts.anatomy.topic.settings import TopicVariantSettings
+
+    variant = TopicVariantSettings.model_validate(artifacts.read_json(inputs.run)["params"])
+    weights = artifacts.read_tensors(inputs.weights, framework="torch")
+    bert.save_for_transformers(weights, variant.model, folder)
+
+
+def _store_pretrained_bert(inputs: Any, folder: Path) -> None:
+    """Write the last checkpoint of the pretraining study, with the study's tokenizer."""
+    from scripts.anatomy.models import checkpoints
+
+    kept = Path(inputs.checkpoints)
+    last = len(checkpoints.steps(kept)) - 1
+    checkpoints.model_at(Path(inputs.config), kept, last).save_pretrained(folder)
+    for file in (inputs.tokenizer, inputs.names):
+        artifacts.link_or_copy(file, folder / Path(file).name)
 
 
 job.run(main, globals())

@@ -46,9 +46,9 @@ FIGURES = {
 
 
 def main(snakemake: Any) -> None:
-    """Draw the figure that the wildcard names."""
+    """Draw the figure that the params name."""
     figures.style()
-    draw, where, unit, (down, across) = FIGURES[snakemake.wildcards.figure]
+    draw, where, unit, (down, across) = FIGURES[snakemake.params.figure]
     names = snakemake.params.variants
     seeds = len(snakemake.input.metrics) // len(names)
     columns = {1: 1, 2: 2, 4: 2}.get(len(names), 3)

@@ -170,7 +170,7 @@ rule embedding_related:
 
 # --- figures and pages --------------------------------------------------------------------------
 
-for name, script, subcategory, table in [
+for name, drawing, subcategory, table in [
     ("atlas", "atlas", "Heads", "heads.parquet"),
     ("robustness", "robustness", "Experiments", "robustness.csv"),
     ("hidden", "hidden", "Experiments", "hidden.csv"),
@@ -179,7 +179,7 @@ for name, script, subcategory, table in [
 ]:
     figure(
         f"embedding/{name}",
-        script,
+        drawing,
         subcategory,
         input={"tables": embedding_models(table)},
         params={"models": EMBEDDING.models, "figure": name},

@@ -138,14 +138,15 @@ LEGO_PANELS = {
 }
 for name, variants in LEGO.figures:
     if variants:
-        script, subcategory = LEGO_PANELS[name]
+        # `script` is Snakemake's own name
+        drawing, subcategory = LEGO_PANELS[name]
         input = {"metrics": of_variants("lego", variants, "metrics.json")}
         params = {"variants": variants}
-        if script == "curves":
+        if drawing == "curves":
             input["history"] = of_variants("lego", variants, "history.csv")
-        if script == "iterations":
+        if drawing == "iterations":
             params["layers"] = [LEGO.variants[v].model.n_layers for v in variants]
-        figure(f"lego/{name}", script, subcategory, input=input, params=params)
+        figure(f"lego/{name}", drawing, subcategory, input=input, params=params)
 figure(
     "lego/task",
     "task",

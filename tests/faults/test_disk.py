@@ -330,7 +330,7 @@ def test_what_a_full_log_has_no_room_for_is_on_the_terminal() -> None:
     """A disk with results and logs would fill up and say nothing."""
     body = "job.artifacts.write_json('/dev/full/a.json', [])"
     line = "/dev/full/a.json: cannot be written: "
-    assert ended(Path("/validation/full"), body).startswith(line)
+    assert ended(Path("/dev/full"), body).startswith(line)
 
 
 def test_files_that_cannot_be_closed_add_nothing(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_files_that_cannot_be_closed_add_nothing(tmp_path: Path) -> None:
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({ROOM}, {ROOM}));"
         f"lda.save_bags(Path('{bags}'), [[(i, 1) for i in range({LARGE})]])"
     )
-    printed = ended(Path("/validation/stderr"), body)
+    printed = ended(Path("/dev/stderr"), body)
     assert printed.endswith(f"\n{bags}: cannot be written: {FULL[1]}\n")
     assert "Traceback" not in printed
 

@@ -1,13 +1,12 @@
-"""Files that are whole or absent: atomic writes, and reads that say what is wrong with a file.
+"""Files that are complete or absent: atomic writes, and reads that name what is wrong with a file.
 
-A write goes to a temporary name in the same folder and is then renamed, so that a killed job or a
-full disk never leaves half a file under the real name; a disk that is full or read-only raises
-`UnwritableArtifact`. A read of a missing, empty, truncated or foreign file raises
-`UnreadableArtifact`. pandas and torch are imported only by the calls that need them.
+A write goes to a temporary name in the same folder, which is then renamed. So a killed job or a
+full disk never leaves half a file under the real name. A disk that is full or read-only raises
+`UnwritableArtifact`; reading a missing, empty, truncated or foreign file raises
+`UnreadableArtifact`. pandas, pyarrow and torch are imported only by the functions that need them.
 
-Tensors and Parquet tables carry a hash of their content, so that a single wrong bit is noticed.
-JSON and CSV do not: they are text, which a person may edit, and a change that leaves valid text
-cannot be told from an edit.
+Tensors and Parquet tables carry a checksum of their contents, so a single flipped bit is detected.
+JSON and CSV carry none: you may edit them, and a change that leaves valid text looks like an edit.
 """
 
 from __future__ import annotations
@@ -24,24 +23,26 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from filelock import FileLock, Timeout
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
     import torch
 
 
 logger = logging.getLogger(__name__)
 
-# What only a write can meet: a full disk, a quota, a limit, a read-only or a lockless file system
+# Errors that only a write can meet: full disk, quota, size limit, read-only, file system without
+# locks
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENOLCK}
 
 
-class UnreadableArtifact(ValueError):
-    """A file that is missing, or is not what its name promises. Attributes: path, reason."""
+class _FileError(Exception):
+    """An error about one file. Attributes: path, reason."""
 
     def __init__(self, path: str | Path, reason: str) -> None:
         super().__init__(path, reason)
@@ -52,31 +53,27 @@ class UnreadableArtifact(ValueError):
         return f"{self.path}: {self.reason}"
 
 
-class UnwritableArtifact(RuntimeError):
-    """A file that cannot be written, for a reason outside of this code. Attributes: path, reason.
+class UnreadableArtifact(_FileError, ValueError):
+    """A file is missing or damaged, or has another format than its name implies."""
 
-    It is no ValueError, since no input is to blame.
-    """
 
-    def __init__(self, path: str | Path, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = Path(path)
-        self.reason = reason
+class UnwritableArtifact(_FileError, RuntimeError):
+    """A file cannot be written because of its disk or folder, whatever the input."""
 
     def __str__(self) -> str:
         return f"{self.path}: cannot be written: {self.reason}"
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line: its kind if it says nothing."""
+    """Return the first line of an error's message, or the error's type if the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 @contextmanager
 def writable(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
-    """Turns the failure to write `path`, or `temporary` in its place, into one clear line.
+    """Raise UnwritableArtifact where `path`, or `temporary` in its place, cannot be written.
 
-    Other failures pass, since what is written may be read from elsewhere meanwhile.
+    Other errors pass unchanged, since the block may also read files.
     """
     try:
         yield
@@ -89,9 +86,9 @@ def writable(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path, waiting: str) -> Iterator[None]:
-    """Holds the lock file `path`; logs `waiting` while another process has it.
+    """Hold the lock file `path`; log `waiting` if another process has it.
 
-    Raises UnwritableArtifact if the file, or its folder, cannot be made.
+    Raises UnwritableArtifact if the file or its folder cannot be made.
     """
     lock = FileLock(path)
     with writable(path):
@@ -108,27 +105,27 @@ def locked(path: Path, waiting: str) -> Iterator[None]:
 
 
 def _unwritable(error: Exception, path: Path, temporary: Path) -> str | None:
-    """Why `path` cannot be written, if an error says so."""
-    told = re.search(r"\(os error (\d+)\)", str(error))  # as libraries in Rust put it
-    number = error.errno if isinstance(error, OSError) else told and int(told[1])
+    """Return why `path` cannot be written, or None if the error has another cause."""
+    rust_error = re.search(r"\(os error (\d+)\)", str(error))  # from safetensors and tokenizers
+    number = error.errno if isinstance(error, OSError) else rust_error and int(rust_error[1])
     if number is None:
         return None
     name = getattr(error, "filename", None)
-    place = Path(os.fsdecode(name)) if isinstance(name, str | bytes | os.PathLike) else None
-    if place in path.parents:
-        return f"{place}: {os.strerror(number)}"
-    ours = place is not None and any(place.is_relative_to(own) for own in (path, temporary))
+    cause = Path(os.fsdecode(name)) if isinstance(name, str | bytes | os.PathLike) else None
+    if cause in path.parents:
+        return f"{cause}: {os.strerror(number)}"
+    ours = cause is not None and any(cause.is_relative_to(own) for own in (path, temporary))
     return os.strerror(number) if ours or number in UNWRITABLE else None
 
 
 @contextmanager
 def writing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
-    """Yields a temporary path beside `path`, which becomes `path` when the block ends well.
+    """Yield a temporary path beside `path`, which replaces `path` when the block ends.
 
-    The temporary name keeps the ending, for writers that choose a format by it. When the block
-    raises, or the disk is full, the temporary file goes and an older `path` stays as it was. A
-    `durable` file has also reached the disk before it is renamed, so that it survives a power cut;
-    that costs a tenth of a second, which a training's state is worth and a figure is not.
+    The temporary name keeps the suffix, for writers that derive the format from it. If the block
+    raises or the disk is full, the temporary file is removed and an older `path` stays. A `durable`
+    file is flushed to the disk before the rename and survives a power cut; this takes a tenth of a
+    second, so only states of trainings use it.
     Raises UnwritableArtifact if `path` cannot be written.
     """
     path = Path(path)
@@ -141,17 +138,17 @@ def writing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
             if durable:
                 with temporary.open("rb") as file:
                     os.fsync(file.fileno())
-            if temporary.stat().st_nlink == 1:  # a link has the permissions of the file it is
+            if temporary.stat().st_nlink == 1:  # a hard link shares its permissions with its source
                 temporary.chmod(0o666 & ~_umask())  # safetensors' files only the owner can read
             os.replace(temporary, path)
     finally:
-        with suppress(OSError):  # the first error says why
+        with suppress(OSError):  # the first error gives the reason
             temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def writing_folder(path: str | Path) -> Iterator[Path]:
-    """The same for a folder: yields a temporary one, which replaces `path` when the block ends."""
+    """Yield a temporary folder beside `path`, which replaces `path` when the block ends."""
     path = Path(path)
     temporary = _temporary(path)
     old = temporary.with_suffix(".old")
@@ -160,7 +157,7 @@ def writing_folder(path: str | Path) -> Iterator[Path]:
             temporary.mkdir(parents=True)
             yield temporary
             if path.exists():
-                path.rename(old)  # at once: a removal that is killed would leave half a folder
+                path.rename(old)  # not removed in place: a kill would leave half a folder
             temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -168,14 +165,14 @@ def writing_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path) -> Path:
-    """A new name beside `path`."""
+    """Return an unused name beside `path`."""
     return path.with_name(f".{secrets.token_hex(4)}.tmp.{path.name}")
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes the temporary files that a killed writer left in a folder and below.
+    """Remove the temporary files of killed writers from a folder and its subfolders.
 
-    Only for who knows that nobody else writes there.
+    Call it only if no other process writes there.
     """
     for path in folder.rglob(".*.tmp.*"):
         with writable(folder):
@@ -183,7 +180,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
+    """Return the process's file mode mask, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -191,7 +188,7 @@ def _umask() -> int:
 
 @contextmanager
 def reading(path: str | Path, kind: str) -> Iterator[None]:
-    """Turns whatever goes wrong in reading `path` as `kind` into one clear line."""
+    """Raise UnreadableArtifact, with one line, whatever goes wrong in reading `path` as `kind`."""
     path = Path(path)
     if not path.is_file():
         raise UnreadableArtifact(path, "is not a file" if path.exists() else "is missing")
@@ -201,7 +198,7 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
         yield
     except (UnreadableArtifact, MemoryError, ImportError):
         raise
-    except Exception as error:  # each library has its own; all of them are about this file
+    except Exception as error:  # each library raises its own types
         reason = f"is not readable as {kind}, it may be cut off ({first_line(error)})"
         raise UnreadableArtifact(path, reason) from error
 
@@ -210,7 +207,7 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
 
 
 def write_json(path: str | Path, value: Mapping[Any, Any] | list[Any]) -> None:
-    """Writes a mapping or a list as JSON with sorted keys.
+    """Write a mapping or a list as JSON with sorted keys.
 
     Arrays and numbers of numpy and torch become lists and numbers. NaN and infinities, which JSON
     does not have, become null: a metric that could not be computed reads back as None.
@@ -221,7 +218,7 @@ def write_json(path: str | Path, value: Mapping[Any, Any] | list[Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON's own types. Anything foreign is left for `json.dumps` to refuse."""
+    """Return the value in JSON's own types; `json.dumps` refuses what is left of other types."""
     if hasattr(value, "tolist"):  # numpy and torch, arrays and scalars
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -232,9 +229,9 @@ def _plain(value: Any) -> Any:
 
 
 def read_json(path: str | Path) -> Any:
-    """The mapping or list in a JSON file.
+    """Return the mapping or list in a JSON file.
 
-    A bare number or word is refused: cut short, it would still be one.
+    A bare number or word is refused, since a truncated one is still valid JSON.
     """
     with reading(path, "JSON"):
         value = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -243,7 +240,27 @@ def read_json(path: str | Path) -> Any:
     return value
 
 
+# --- checksums ----------------------------------------------------------------------------------
+
+
+def checksum(value: Any) -> str:
+    """Return a hash (32 hexadecimal digits) of a value that JSON can hold, whatever its order."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def verify(path: str | Path, expected: str, actual: str) -> None:
+    """Raise UnreadableArtifact if two checksums of a file's contents differ."""
+    if actual != expected:
+        raise UnreadableArtifact(path, "is damaged: its contents do not match its checksum")
+
+
 # --- tensors ------------------------------------------------------------------------------------
+
+METADATA = "artifact"
+"""The only key in a safetensors file's own metadata. Its value is JSON: checksum and metadata.
+
+With several keys equal contents would not give equal bytes: the library's order is random.
+"""
 
 
 def write_tensors(
@@ -253,207 +270,235 @@ def write_tensors(
     *,
     durable: bool = False,
 ) -> None:
-    """Writes named arrays as safetensors, with a hash; equal contents give equal bytes.
+    """Write named arrays as safetensors, with a checksum; equal contents give equal bytes.
 
-    Any device, strides, and tensors that share storage (tied weights) are fine; each is written
-    out in full. torch is imported only if one of the values is a torch tensor.
+    Tensors may be on any device, have any strides and share storage (tied weights); each is written
+    in full. torch is imported only if one of the values is a torch tensor.
     """
-    if metadata and SEAL in metadata:
-        raise ValueError(f"the metadata's {SEAL} is that of the hash")
     if all(isinstance(tensor, np.ndarray) for tensor in tensors.values()):
         from safetensors.numpy import save_file
 
         # `ascontiguousarray` would give a scalar a dimension.
-        plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+        plain = {
+            name: np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+            for name, array in tensors.items()
+        }
     else:
         from safetensors.torch import save_file
 
         plain = {name: _own_copy(tensor) for name, tensor in tensors.items()}
+    metadata = dict(metadata or {})
+    header = {"checksum": _checksum_of_tensors(plain.items(), metadata), "metadata": metadata}
     with writing(path, durable=durable) as temporary:
-        save_file(plain, temporary, {**(metadata or {}), SEAL: UNSEALED})
-        _sort_metadata(temporary)
-        seal(temporary)
+        save_file(plain, temporary, {METADATA: json.dumps(header, sort_keys=True)})
 
 
 def _own_copy(tensor: np.ndarray | torch.Tensor) -> torch.Tensor:
-    """A contiguous CPU tensor with storage of its own."""
+    """Return a contiguous CPU tensor with storage of its own."""
     import torch
 
     return torch.as_tensor(tensor).detach().to("cpu", copy=True).contiguous()
 
 
-def _sort_metadata(path: Path) -> None:
-    """Sorts the metadata in a safetensors header, which the library writes in random order."""
-    with path.open("rb+") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-        file.seek(8)
-        file.write(text.ljust(size))
+def _checksum_of_tensors(
+    tensors: Iterable[tuple[str, np.ndarray | torch.Tensor]], metadata: Mapping[str, str]
+) -> str:
+    """Return the checksum of names, types, shapes, values and metadata, whatever the order."""
+    parts = {}
+    for name, tensor in tensors:
+        flat = tensor.reshape(-1)
+        if isinstance(flat, np.ndarray):
+            content = flat.view(np.uint8)
+        else:
+            import torch
+
+            content = flat.view(torch.uint8).numpy()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        values = hashlib.blake2b(content, digest_size=16).hexdigest()
+        parts[name] = [dtype, [*tensor.shape], values]
+    return checksum([parts, metadata])
 
 
 def read_tensors(
     path: str | Path, *, framework: Literal["numpy", "torch"] = "numpy"
 ) -> dict[str, Any]:
-    """The named arrays of a safetensors file, as numpy arrays or as torch tensors on the CPU.
+    """Return the named arrays of a safetensors file, as numpy arrays or as torch CPU tensors.
 
-    A file that `write_tensors` wrote is checked against its hash. numpy has no bfloat16: read such
-    a file with torch.
+    A file that `write_tensors` wrote is checked against its checksum. numpy has no bfloat16: read
+    such a file with torch.
     """
     if framework == "torch":
         from safetensors.torch import load_file
     else:
         from safetensors.numpy import load_file
     with reading(path, "safetensors"):
-        check_seal(path)
-        return load_file(path)
+        tensors = load_file(path)
+        _verify_tensors(path, tensors.items())
+    return tensors
+
+
+def check_tensors(path: str | Path) -> None:
+    """Raise UnreadableArtifact if a safetensors file does not match its checksum.
+
+    Holds one tensor in memory at a time.
+    """
+    from safetensors import safe_open
+
+    with reading(path, "safetensors"), safe_open(path, framework="pt") as file:
+        _verify_tensors(path, ((name, file.get_tensor(name)) for name in file.keys()))
+
+
+def _verify_tensors(path: str | Path, tensors: Iterable[tuple[str, Any]]) -> None:
+    """Compare tensors with the checksum in their file; a file of another program has none."""
+    if header := _header(path):
+        verify(path, header["checksum"], _checksum_of_tensors(tensors, header["metadata"]))
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """The metadata of a safetensors file, without its arrays, and without a check of the hash."""
+    """Return the metadata that was given to `write_tensors`.
+
+    The arrays are not read, and the checksum is not verified. Raises UnreadableArtifact for a file
+    of another program.
+    """
+    with reading(path, "safetensors"):
+        if not (header := _header(path)):
+            raise ValueError(f"the header has no {METADATA}")
+        return header["metadata"]
+
+
+def _header(path: str | Path) -> dict[str, Any]:
+    """Return what `write_tensors` adds to a file; an empty mapping for another program's file."""
     from safetensors import safe_open
 
-    with reading(path, "safetensors"), safe_open(path, framework="numpy") as file:
-        metadata = file.metadata() or {}
-    return {name: value for name, value in metadata.items() if name != SEAL}
+    with safe_open(path, framework="numpy") as file:
+        return json.loads((file.metadata() or {}).get(METADATA, "{}"))
 
 
 # --- tables -------------------------------------------------------------------------------------
 
+CHECKSUM = b"checksum"
+"""The key of the checksum in the metadata of a Parquet file."""
+
 
 def write_table(path: str | Path, table: pandas.DataFrame) -> None:
-    """Writes a data frame as `.csv` or `.parquet`, the latter with a hash, without its index.
+    """Write a data frame without its index, as `.csv`, or as `.parquet` with a checksum.
 
-    Raises ValueError for another ending.
+    Raises ValueError for another suffix.
     """
-    ending = _ending(path)
+    suffix = _suffix(path)
     with writing(path) as temporary:
-        if ending == ".csv":
+        if suffix == ".csv":
             table.to_csv(temporary, index=False, lineterminator="\n")
-        else:
-            _write_parquet(temporary, table)
+            return
+        import pyarrow
+        import pyarrow.parquet
 
-
-def _write_parquet(path: Path, table: pandas.DataFrame) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    columns = pyarrow.Table.from_pandas(table, preserve_index=False)
-    with pyarrow.parquet.ParquetWriter(path, columns.schema) as writer:
-        writer.write_table(columns)
-        writer.add_key_value_metadata({SEAL: UNSEALED})
-    seal(path)
+        columns = pyarrow.Table.from_pandas(table, preserve_index=False)
+        metadata = {**columns.schema.metadata, CHECKSUM: _checksum_of_table(columns)}
+        pyarrow.parquet.write_table(columns.replace_schema_metadata(metadata), temporary)
 
 
 def read_table(path: str | Path) -> pandas.DataFrame:
-    """The data frame in a `.csv` or `.parquet` file.
+    """Return the data frame in a `.csv` or `.parquet` file.
 
-    A Parquet file that `write_table` wrote is checked against its hash. In a CSV only an empty
-    field is a missing value (a token "null" or "NA" stays a word), and the last line must end: a
-    file cut inside a line is refused, one cut between two lines cannot be told from a whole one.
+    In a CSV only an empty field is a missing value: "null" and "NA" are words. Its last line must
+    end in a newline, so a file cut inside a line is refused; one cut between two lines is not
+    noticed.
     """
+    suffix = _suffix(path)
+    if suffix == ".parquet":
+        columns = read_parquet(path)
+        with reading(path, "parquet"):
+            return columns.to_pandas()
     import pandas
 
-    ending = _ending(path)
-    with reading(path, ending[1:]):
-        if ending == ".parquet":
-            check_seal(path)
-            return pandas.read_parquet(path)
+    with reading(path, "csv"):
         check_last_line(path)
         return pandas.read_csv(path, keep_default_na=False, na_values=[""], lineterminator="\n")
 
 
-def _ending(path: str | Path) -> str:
-    ending = Path(path).suffix
-    if ending not in (".csv", ".parquet"):
-        raise ValueError(f"{path}: a table ends in .csv or .parquet")
-    return ending
+def read_parquet(path: str | Path) -> pyarrow.Table:
+    """Return the Arrow table in a Parquet file, checked against its checksum if it has one."""
+    import pyarrow.parquet
+
+    with reading(path, "parquet"), pyarrow.parquet.ParquetFile(path) as file:
+        table = file.read()
+        if expected := (table.schema.metadata or {}).get(CHECKSUM):
+            verify(path, expected.decode(), _checksum_of_table(table))
+    return table
+
+
+def _checksum_of_table(table: pyarrow.Table) -> str:
+    """Return the checksum of names, types, values and all other metadata."""
+    columns = [*zip(table.column_names, map(checksum_of_column, table), strict=True)]
+    metadata = table.schema.metadata or {}
+    others = {repr(key): repr(value) for key, value in metadata.items() if key != CHECKSUM}
+    return checksum([columns, others])
+
+
+def checksum_of_column(column: pyarrow.ChunkedArray) -> str:
+    """Return the checksum of an Arrow column's type and values, however they are laid out.
+
+    Types are numbers, booleans, texts, and lists of these; others raise TypeError.
+    """
+    whole = hashlib.blake2b(digest_size=16)
+    _hash_array(whole, column.combine_chunks())
+    return whole.hexdigest()
+
+
+def _hash_array(whole: Any, values: pyarrow.Array) -> None:
+    """Add an array to a hash. The memory under missing values is undefined and left out."""
+    import pyarrow
+    from pyarrow import compute, types
+
+    missing, kind = values.is_null(), values.type
+    _hash_numbers(whole, missing)
+    values = values.drop_null()
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        _hash_numbers(whole, compute.list_value_length(values))
+        _hash_array(whole, values.flatten())
+        return
+    whole.update(str(kind).encode())
+    if types.is_string(kind) or types.is_large_string(kind):
+        _hash_numbers(whole, compute.binary_length(values))
+        texts = pyarrow.ListArray.from_arrays([0, len(values)], values)
+        whole.update(compute.binary_join(texts, pyarrow.scalar("", kind))[0].as_buffer())
+    elif types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        _hash_numbers(whole, values)
+    elif not types.is_null(kind):
+        raise TypeError(f"a column of type {kind} has no checksum")
+
+
+def _hash_numbers(whole: Any, values: pyarrow.Array) -> None:
+    """Add numbers or booleans without missing values to a hash."""
+    if values.type == "bool":
+        values = values.cast("uint8")
+    whole.update(np.from_dlpack(values).view(np.uint8))  # `to_numpy` would import pandas
+
+
+def _suffix(path: str | Path) -> str:
+    suffix = Path(path).suffix
+    if suffix not in (".csv", ".parquet"):
+        raise ValueError(f"{path}: expected a table with the suffix .csv or .parquet")
+    return suffix
 
 
 def check_last_line(path: str | Path) -> None:
-    """Raises ValueError if a text file that is not empty was cut off inside a line."""
+    """Raise ValueError if a text file that is not empty was cut off inside a line."""
     with Path(path).open("rb") as file:
         file.seek(-1, os.SEEK_END)
         if file.read() != b"\n":
             raise ValueError("the last line does not end")
 
 
-# --- the hash inside a file ---------------------------------------------------------------------
-
-SEAL = "seal"
-"""The key of the hash in a file's own metadata."""
-_MARK = "content-blake2b:"
-_DIGITS = 32
-UNSEALED = _MARK + _DIGITS * "0"
-"""The value that a writer puts there, and `seal` replaces."""
-
-
-def seal(path: Path) -> None:
-    """Puts the hash of a safetensors or Parquet file where its writer has put `UNSEALED`.
-
-    The hash is of all the rest of the file, names and metadata included. (The checksums that
-    Parquet has of its own are of the columns' values alone.)
-    """
-    with path.open("rb+") as file:
-        place = _seal_place(file)
-        if place is None:
-            raise ValueError(f"{path}: there is no place for the hash")
-        found = _hash_around(file, place)
-        file.seek(place)
-        file.write(found)
-
-
-def check_seal(path: str | Path) -> None:
-    """Raises UnreadableArtifact if a file has a hash, and it is that of another content.
-
-    A gigabyte takes about a second, beside the second or more that the disk takes for it.
-    """
-    with reading(path, Path(path).suffix[1:]), Path(path).open("rb") as file:
-        place = _seal_place(file)
-        if place is None:
-            return  # another program's file
-        file.seek(place)
-        if file.read(_DIGITS) != _hash_around(file, place):
-            raise UnreadableArtifact(path, "is damaged: its content is not what was written")
-
-
-def _seal_place(file: BinaryIO) -> int | None:
-    """Where the digits of the hash are: in safetensors' header, or in Parquet's footer."""
-    size = file.seek(0, os.SEEK_END)
-    if size < 12:
-        return None
-    file.seek(-8, os.SEEK_END)
-    footer, magic = int.from_bytes(file.read(4), "little"), file.read(4)
-    if magic == b"PAR1":
-        start, length = size - 8 - footer, footer
-    else:
-        file.seek(0)
-        start, length = 8, int.from_bytes(file.read(8), "little")
-    if start < 0 or start + length > size:
-        return None  # so damaged that the file's own library will tell
-    file.seek(start)
-    found = file.read(length).find(_MARK.encode())
-    return None if found < 0 else start + found + len(_MARK)
-
-
-def _hash_around(file: BinaryIO, place: int) -> bytes:
-    """The digits of the hash of a file without those at a place, a piece at a time."""
-    whole = hashlib.blake2b(digest_size=_DIGITS // 2)
-    size = file.seek(0, os.SEEK_END)
-    for start, end in ((0, place), (place + _DIGITS, size)):
-        file.seek(start)
-        while start < end and (part := file.read(min(2**20, end - start))):
-            whole.update(part)
-            start += len(part)
-    return whole.hexdigest().encode()
-
-
 # --- whole files --------------------------------------------------------------------------------
 
 
 def digest(paths: str | Path | Iterable[str | Path]) -> str:
-    """A hash of the contents of one file, or of several in the order given; names do not count."""
+    """Return a hash of the contents of one file, or of several in this order, whatever the names.
+
+    Raises UnreadableArtifact if one is missing.
+    """
     whole = hashlib.blake2b(digest_size=16)
     for path in [paths] if isinstance(paths, str | Path) else paths:
         if not Path(path).is_file():
@@ -464,15 +509,15 @@ def digest(paths: str | Path | Iterable[str | Path]) -> str:
 
 
 def link_or_copy(source: str | Path, target: str | Path) -> None:
-    """Makes `target` the same file as `source`: a hard link, or a copy across file systems.
+    """Make `target` a hard link to `source`, or a copy if they are on different file systems.
 
-    A link shares its modification time with `source`. An older `target` is replaced in one step.
+    A link shares its modification time with `source`. An older `target` is replaced atomically.
     """
     if not Path(source).is_file():
         raise UnreadableArtifact(source, "is missing")
     with writing(target) as temporary:
-        temporary.unlink()  # a link is made only where there is nothing
+        temporary.unlink()  # a link can only be made under an unused name
         try:
-            os.link(Path(source).resolve(), temporary)  # the file, not a link that points to it
+            os.link(Path(source).resolve(), temporary)  # of the file that a symbolic link points to
         except OSError:
             shutil.copyfile(source, temporary)

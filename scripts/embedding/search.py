@@ -12,8 +12,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run by its path, not as a module
 
-from pyarrow import parquet  # noqa: E402
-
 from scripts.anatomy import artifacts  # noqa: E402
 from scripts.anatomy.embedding import search, tokens  # noqa: E402
 from scripts.anatomy.embedding.index import Index  # noqa: E402
@@ -32,8 +30,7 @@ def main() -> None:
         index = Index(arguments.index)
         # without pandas, whose import takes as long as the search
         tokens_of = arguments.index.with_name("vocabulary.parquet")
-        artifacts.check_seal(tokens_of)
-        vocabulary = parquet.read_table(tokens_of)
+        vocabulary = artifacts.read_parquet(tokens_of)
         texts, readable = vocabulary["text"].to_pylist(), vocabulary["readable"].to_numpy()
         words = search.token_ids(texts, arguments.words.split(), readable)
         found = search.search(index, words, top=arguments.top, groups=arguments.groups)

@@ -209,7 +209,7 @@ def test_a_broken_index_names_its_file(tmp_path: Path) -> None:
         Index(path)
     index.write_index(path, [(0, "K", top_lists(normal(6, 4), normal(9, 4), k=3))], d_vocab=9)
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(UnreadableArtifact, match="top.parquet: is no index"):
+    with pytest.raises(UnreadableArtifact, match="top.parquet: is not readable as an index"):
         Index(path)
 
 

@@ -5,6 +5,7 @@ sets of token ids, without the model. The file has one row group for each layer 
 vectors, so that readers take only what they need. This module and its readers do without torch.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -16,14 +17,16 @@ import pyarrow.parquet as pq
 from jaxtyping import Float, Integer
 
 from scripts.anatomy import artifacts
-from scripts.anatomy.artifacts import UnreadableArtifact
 
 LISTS = ("ids_high", "scores_high", "ids_low", "scores_low")
 FORMAT = {  # scores do not compress, and read fastest as they are
     "compression": {f"{name}.list.element": "zstd" for name in ("ids_high", "ids_low")},
     "use_dictionary": ["group"],
-    "write_statistics": ["layer", "group"],  # by which readers find their row group
+    "write_statistics": ["layer", "group"],  # by which other programs find a row group
 }
+
+CONTENTS = b"contents"
+"""The key in the file's metadata of what it contains: JSON with the checksum of each column."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,21 @@ def write_index(
     """
     blocks = iter(blocks)
     first = next(blocks)
-    schema = _schema(first[2].ids_high.shape[1], d_vocab)
+    top = first[2].ids_high.shape[1]
+    schema = _schema(top, d_vocab)
+    checksums = []
     with artifacts.writing(path) as temporary:
         with pq.ParquetWriter(temporary, schema, **FORMAT) as writer:
             for layer, group, lists in chain([first], blocks):
                 table = _table(layer, group, lists, schema)
                 writer.write_table(table, row_group_size=len(table))
-            writer.add_key_value_metadata({artifacts.SEAL: artifacts.UNSEALED})
-        artifacts.seal(temporary)
+                columns = map(artifacts.checksum_of_column, table)
+                columns = dict(zip(table.column_names, columns, strict=True))
+                checksums.append([layer, group, columns])
+            contents = json.dumps({"d_vocab": d_vocab, "top": top, "row_groups": checksums})
+            writer.add_key_value_metadata(
+                {CONTENTS: contents, artifacts.CHECKSUM: artifacts.checksum(contents)}
+            )
 
 
 def _schema(k: int, d_vocab: int) -> pa.Schema:
@@ -116,8 +126,7 @@ def _schema(k: int, d_vocab: int) -> pa.Schema:
             "scores_high": scores,
             "ids_low": ids,
             "scores_low": scores,
-        },
-        metadata={"d_vocab": str(d_vocab)},
+        }
     )
 
 
@@ -135,7 +144,7 @@ def _table(layer: int, group: str, lists: TopLists, schema: pa.Schema) -> pa.Tab
 
 
 class Index:
-    """An index file that is open for reading, and has been checked against its hash.
+    """An index file that is open for reading. Each column is verified when it is read.
 
     Attributes:
         groups: Row group number by (layer, group), in the order of the file.
@@ -146,17 +155,15 @@ class Index:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
-            raise UnreadableArtifact(self.path, "is missing")
-        artifacts.check_seal(self.path)
-        try:
+        with artifacts.reading(self.path, "an index of top tokens"):
             self._file = pq.ParquetFile(self.path, memory_map=True)
-            described = map(self._file.metadata.row_group, range(self._file.num_row_groups))
-            self.d_vocab = int(self._file.schema_arrow.metadata[b"d_vocab"])
-            keys = [tuple(g.column(i).statistics.min for i in (0, 1)) for g in described]
-            self.top = self._file.schema_arrow.field("ids_high").type.list_size
-        except (pa.ArrowException, OSError, LookupError, TypeError) as error:
-            raise UnreadableArtifact(self.path, "is no index of top tokens") from error
+            metadata = self._file.metadata.metadata
+            expected = metadata[artifacts.CHECKSUM].decode()
+            artifacts.verify(path, expected, artifacts.checksum(metadata[CONTENTS].decode()))
+            contents = json.loads(metadata[CONTENTS])
+        self.d_vocab, self.top = contents["d_vocab"], contents["top"]
+        self._checksums = [columns for *_, columns in contents["row_groups"]]
+        keys = [(layer, group) for layer, group, _ in contents["row_groups"]]
         self.groups = {key: number for number, key in enumerate(keys)}
         self.layers = list(dict.fromkeys(layer for layer, _ in keys))
 
@@ -174,10 +181,12 @@ class Index:
             held = ", ".join(dict.fromkeys(name for _, name in self.groups))
             raise ValueError(f"{self.path}: no vectors {group} in layer {layer}; it has {held}")
         number = self.groups[layer, group]
-        try:
+        with artifacts.reading(self.path, "an index of top tokens"):
             table = self._file.read_row_group(number, columns=list(names))
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableArtifact(self.path, f"is cut off or damaged ({error})") from error
+            for name, expected in self._checksums[number].items():
+                if name in names:
+                    actual = artifacts.checksum_of_column(table[name])
+                    artifacts.verify(self.path, expected, actual)
         return {name: _array(table[name].combine_chunks()) for name in names}
 
 

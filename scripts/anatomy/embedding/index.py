@@ -187,7 +187,7 @@ class Index:
                 if name in names:
                     actual = artifacts.checksum_of_column(table[name])
                     artifacts.verify(self.path, expected, actual)
-        return {name: _array(table[name].combine_chunks()) for name in names}
+            return {name: _array(table[name].combine_chunks()) for name in names}
 
 
 def _array(column: pa.Array) -> np.ndarray:

@@ -18,19 +18,24 @@ import argparse
 import json
 import logging
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scripts.anatomy import artifacts, gpu_lease
+from scripts.anatomy import artifacts, gpu_lease, provenance
 from scripts.anatomy.artifacts import UnreadableArtifact, UnwritableArtifact
 from scripts.anatomy.config_loading import ConfigError, printable, read
 from scripts.anatomy.devices import Compute, ComputeSettings
+
+if TYPE_CHECKING:
+    from scripts.anatomy.training import RunState  # importing torch takes seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 Main = Callable[[Any], None]
@@ -260,7 +265,106 @@ def blaming(key: str) -> Iterator[None]:
         sys.exit(printable(f"{key}: {error}"))  # files of others have a say in it
 
 
-def fingerprint(*parts: Any) -> str:
-    """Digest of what decides a result; a `Path` stands for the content of its file."""
-    plain = [artifacts.digest(part) if isinstance(part, Path) else part for part in parts]
-    return blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16).hexdigest()
+# --- trainings ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training of a job.
+
+    Attributes:
+        seed: Its seed.
+        input: Its input files by name; those that the job has for each seed, for this one.
+        output: Its output files by name.
+        state: The folder in which it survives a kill.
+        compute: Where it computes.
+        label: Its name in the log.
+    """
+
+    seed: int
+    input: dict[str, Any]
+    output: dict[str, Path]
+    state: "RunState"
+    compute: Compute
+    label: str
+    started: float
+
+    def write_record(self, params: Mapping[str, Any], metrics: Mapping[str, Any], **of_run) -> None:
+        """Write run.json: what was trained, how it ended, and on what it ran."""
+        record = provenance.record(seed=self.seed, device=self.compute.device, started=self.started)
+        artifacts.write_json(
+            self.output["run"],
+            {"params": params, "metrics": metrics, "provenance": record | of_run},
+        )
+
+
+def trainings(snakemake: Any) -> Iterator[Training]:
+    """Yield the trainings of a job that have not finished before, and keep what they write.
+
+    A job trains one seed, its wildcard, or all of `params.seeds`; its named inputs and outputs
+    then have a file for each. A training is the same as an earlier one, whose outputs are restored
+    or whose state is continued, if all params, the contents of all inputs and all wildcards are
+    the same; other seeds of the job do not count. A folder among the inputs does not count either:
+    the rule has its digest beside it.
+    """
+    import torch
+
+    from scripts.anatomy.training import RunState
+
+    torch.set_num_threads(snakemake.threads)
+    params = dict(snakemake.params.items())
+    several = params.pop("seeds", None)
+    seeds = several or [int(snakemake.wildcards.seed)]
+    with compute(snakemake) as granted:
+        for index, seed in enumerate(seeds):
+            inputs, outputs = (
+                {name: files[index] if several else files for name, files in named.items()}
+                for named in (snakemake.input, snakemake.output)
+            )
+            outputs = {name: Path(file) for name, file in outputs.items()}
+            folder = outputs["run"].parent
+            started = time.perf_counter()
+            digest = _digest(params, snakemake.wildcards, inputs.values(), seed)
+            with RunState(folder / ".state", digest) as state:
+                if state.restore([*outputs.values()]):
+                    continue
+                label = "/".join(folder.parts[-2:])
+                yield Training(seed, inputs, outputs, state, granted, label, started)
+                state.keep([*outputs.values()])
+
+
+@contextmanager
+def parts(snakemake: Any) -> Iterator[Callable[[str], "RunState"]]:
+    """Give the trainings inside a job that writes a table of many: a state for each name.
+
+    The states are for a job that is killed, and go when it ends well.
+    """
+    import torch
+
+    from scripts.anatomy.training import RunState
+
+    torch.set_num_threads(snakemake.threads)
+    digest = _digest(dict(snakemake.params.items()), snakemake.wildcards, snakemake.input)
+    states = Path(snakemake.output[0]).parent / ".state"
+    yield lambda name: RunState(states / name, digest)
+    shutil.rmtree(states)
+
+
+def _digest(
+    params: Mapping[str, Any],
+    wildcards: Any,
+    inputs: Iterable[str | Sequence[str]],
+    seed: int | None = None,
+) -> str:
+    """Return a digest of what decides a training; UnreadableArtifact for a damaged input."""
+    files = [
+        Path(file)
+        for one in inputs
+        for file in ([one] if isinstance(one, str) else one)
+        if not Path(file).is_dir()
+    ]
+    for file in files:
+        artifacts.check_seal(file)  # before a state of the undamaged input is dropped
+    names = {name: value for name, value in wildcards.items() if name != "seed"}
+    decisive = [dict(params), names, [artifacts.digest(file) for file in files], seed]
+    return blake2b(json.dumps(decisive, sort_keys=True).encode(), digest_size=16).hexdigest()

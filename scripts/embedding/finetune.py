@@ -1,78 +1,64 @@
-"""Fine-tune a classifier with one seed, and test it against a bag of words (section 4.4).
+"""Fine-tune a classifier with one seed, and test it against a bag of words (section 4.4)."""
 
-A run that was killed goes on where it was; one that has finished before with the same parameters,
-code and data is not trained again.
-"""
-
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from scripts import job
-from scripts.anatomy import artifacts, provenance
+from scripts.anatomy import artifacts
 from scripts.anatomy.embedding import classification_data, finetuning, tokens
 from scripts.anatomy.embedding.finetuning import Texts
 from scripts.anatomy.embedding.finetuning_settings import FinetuningRunSettings
 from scripts.anatomy.models import loading
-from scripts.anatomy.training import Run, RunState
+from scripts.anatomy.training import Run
 
 
 def main(snakemake: Any) -> None:
     """Train, test, and write what changed."""
-    started = time.perf_counter()
-    torch.set_num_threads(snakemake.threads)
-    params, inp = snakemake.params, snakemake.input
-    seed, name = int(snakemake.wildcards.seed), snakemake.wildcards.run
+    params, inp, name = snakemake.params, snakemake.input, snakemake.wildcards.run
     settings = FinetuningRunSettings.model_validate(params.run)
-    outputs = [Path(path) for path in snakemake.output]
-    parts = dict(params.items())
-    fingerprint = job.fingerprint(parts, seed, Path(inp.source), Path(inp.texts))
-    with (
-        job.compute(snakemake) as compute,
-        RunState(Path(snakemake.output.run).parent / ".state", fingerprint) as state,
-        job.blaming(f"embedding.finetuning.runs.{name}"),
-    ):
-        if state.restore(outputs):
-            return
-        model = loading.model(Path(inp.model))
-        tokenizer = loading.tokenizer(Path(inp.model), len(model.get_input_embeddings().weight))
-        max_length = min(settings.max_length, loading.positions(model))
-        texts = artifacts.read_table(inp.texts)
-        tables = {
-            "train": texts[texts["part"] == "train"].reset_index(drop=True),
-            "validation": classification_data.balanced(texts, "validation", params.validation),
-            "test": classification_data.balanced(texts, "test", params.test),
-        }
-        cut = {
-            part: Texts(
-                tokens.cut(table["text"].tolist(), tokenizer, max_length),
-                table["label"].to_numpy(copy=True),
+    for training in job.trainings(snakemake):
+        with job.blaming(f"embedding.finetuning.runs.{name}"):
+            model = loading.model(Path(inp.model))
+            d_vocab = len(model.get_input_embeddings().weight)
+            tokenizer = loading.tokenizer(Path(inp.model), d_vocab)
+            max_length = min(settings.max_length, loading.positions(model))
+            texts = artifacts.read_table(inp.texts)
+            tables = {
+                "train": texts[texts["part"] == "train"].reset_index(drop=True),
+                "validation": classification_data.balanced(texts, "validation", params.validation),
+                "test": classification_data.balanced(texts, "test", params.test),
+            }
+            cut = {
+                part: Texts(
+                    tokens.cut(table["text"].tolist(), tokenizer, max_length),
+                    table["label"].to_numpy(copy=True),
+                )
+                for part, table in tables.items()
+            }
+            classifier = finetuning.build(model, settings, training.seed)
+            first = classifier.classifier.weight.detach().clone()
+            run, read = finetuning.train(
+                classifier,
+                cut["train"],
+                cut["validation"],
+                settings,
+                seed=training.seed,
+                state=training.state,
+                compute=training.compute,
+                label=training.label,
             )
-            for part, table in tables.items()
-        }
-        classifier = finetuning.build(model, settings, seed)
-        first = classifier.classifier.weight.detach().clone()
-        run, read = finetuning.train(
-            classifier, cut["train"], cut["validation"], settings,
-            seed=seed, state=state, compute=compute, label=f"{name}/seed{seed}",
-        )  # fmt: skip
-        right = finetuning.right(
-            finetuning.logits(classifier, cut["test"].tokens), cut["test"].labels
-        )
-        tables["validation"] = texts[texts["part"] == "validation"]  # all of it, for the bag
-        metrics = _metrics(right, tables, read)
+            right = finetuning.right(
+                finetuning.logits(classifier, cut["test"].tokens), cut["test"].labels
+            )
+        # the bag of words chooses its penalty on all validation texts
+        tables["validation"] = texts[texts["part"] == "validation"]
         stored = finetuning.changed(classifier) | {finetuning.BEFORE: first}
-        artifacts.write_tensors(snakemake.output.weights, stored)
-        artifacts.write_table(snakemake.output.history, _history(run))
-        record = provenance.record(seed=seed, device=compute.device, started=started)
-        artifacts.write_json(
-            snakemake.output.run, {"params": parts, "metrics": metrics, "provenance": record}
-        )
-        state.keep(outputs)
+        artifacts.write_tensors(training.output["weights"], stored)
+        artifacts.write_table(training.output["history"], _history(run))
+        training.write_record(dict(params.items()), _metrics(right, tables, read))
 
 
 def _metrics(

@@ -1,24 +1,17 @@
-"""Pretrain one variant with one seed: weights, checkpoints, learning curves, a record.
-
-A run that was killed goes on where it was; one that has finished before with the same parameters,
-code and data is not trained again.
-"""
+"""Pretrain one variant with one seed: weights, checkpoints, learning curves, a record."""
 
 import itertools
-import os
 import shutil
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from transformers import BertForMaskedLM
 
 from scripts import job
-from scripts.anatomy import artifacts, provenance
+from scripts.anatomy import artifacts
 from scripts.anatomy.pretraining import data, experiment
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.settings import (
@@ -28,29 +21,18 @@ from scripts.anatomy.pretraining.settings import (
     PretrainingVariantSettings,
     SizeSettings,
 )
-from scripts.anatomy.training import Run, RunState
+from scripts.anatomy.training import Run
 
 
 def main(snakemake: Any) -> None:
-    """Train, and write what is left."""
-    started = time.perf_counter()
-    torch.set_num_threads(snakemake.threads)
-    params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    seed = int(snakemake.wildcards.seed)
-    text = data.load(inp, PretrainingMaskingSettings.model_validate(params.masking))
+    """Train, and write weights, checkpoints, curves and a record."""
+    params = snakemake.params
+    text = data.load(snakemake.input, PretrainingMaskingSettings.model_validate(params.masking))
     with job.blaming("pretraining.optimisation.batch"):
         data.check_batch(text, params.optimisation["batch"])
-    given = {name: value for name, value in params.items() if name != "code"}
-    fingerprint = job.fingerprint(given, params.code, seed, *map(Path, inp))
-    outputs, folder = [Path(path) for path in out], Path(out.run).parent
-    with (
-        job.compute(snakemake) as compute,
-        RunState(folder / ".state", fingerprint) as state,
-    ):
-        if state.restore(outputs):
-            return
+    for training in job.trainings(snakemake):
         flops, steps = _budget(params, text)
-        rate = artifacts.read_json(inp.rate)["learning_rate"]
+        rate = artifacts.read_json(training.input["rate"])["learning_rate"]
         trained = experiment.train(
             PretrainingVariantSettings.model_validate(params.variant),
             SizeSettings.model_validate(params.model),
@@ -59,27 +41,24 @@ def main(snakemake: Any) -> None:
             EvaluationSettings.model_validate(params.evaluation),
             learning_rate=rate,
             steps=steps,
-            seed=seed,
-            state=state,
-            compute=compute,
-            label=os.path.join(*folder.parts[-2:]),
+            seed=training.seed,
+            state=training.state,
+            compute=training.compute,
+            label=training.label,
         )
-        metrics = experiment.summary(trained, artifacts.read_json(inp.baseline))
+        metrics = experiment.summary(trained, artifacts.read_json(training.input["baseline"]))
         metrics |= {"flops": flops * steps, "steps": steps}
-        _save(trained.model, Path(out.weights), Path(out.config))
-        artifacts.write_tensors(out.checkpoints, trained.run.checkpoints)
-        artifacts.write_table(out.history, _history(trained.run, flops))
-        artifacts.write_json(out.metrics, metrics)
-        record = provenance.record(seed=seed, device=compute.device, started=started)
-        artifacts.write_json(
-            out.run,
-            {
-                "params": given | {"learning_rate": rate},
-                "metrics": metrics,
-                "provenance": record | {"seconds_per_step": trained.seconds_per_step},
-            },
+        out = training.output
+        _save(trained.model, out["weights"], out["config"])
+        artifacts.write_tensors(out["checkpoints"], trained.run.checkpoints)
+        artifacts.write_table(out["history"], _history(trained.run, flops))
+        artifacts.write_json(out["metrics"], metrics)
+        settings = {name: value for name, value in params.items() if name != "code"}
+        training.write_record(
+            settings | {"learning_rate": rate},
+            metrics,
+            seconds_per_step=trained.seconds_per_step,
         )
-        state.keep(outputs)
 
 
 def _history(run: Run, flops: float) -> pd.DataFrame:

@@ -1,13 +1,11 @@
-"""Find a variant's learning rate: short trainings with each, on the data of the first seed.
+"""Find a variant's learning rate by short trainings with each, on the data of the first seed.
 
 All variants try the same rates for the same number of steps, so that none is favoured.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from scripts import job
 from scripts.anatomy import artifacts
@@ -26,15 +24,16 @@ from scripts.anatomy.training import RunState
 
 def main(snakemake: Any) -> None:
     """Try every rate, and write which is best."""
-    torch.set_num_threads(snakemake.threads)
-    params, inp, out = snakemake.params, snakemake.input, snakemake.output
-    text = data.load(inp, PretrainingMaskingSettings.model_validate(params.masking))
-    files = [Path(path) for path in inp]
+    params, out = snakemake.params, snakemake.output
+    text = data.load(snakemake.input, PretrainingMaskingSettings.model_validate(params.masking))
     rates = params.optimisation["learning_rates"]
     with job.blaming("pretraining.optimisation.batch"):
         data.check_batch(text, params.optimisation["batch"])
-    with job.compute(snakemake) as compute:
-        losses = [_loss(snakemake, text, files, rate, compute) for rate in rates]
+    with job.compute(snakemake) as compute, job.parts(snakemake) as part:
+        losses = []
+        for rate in rates:
+            with part(f"{rate:g}") as state:
+                losses.append(_loss(params, text, rate, state, compute))
     table = pd.DataFrame({"learning_rate": rates, "loss": losses})
     best = table["loss"].idxmin()
     at_an_end = len(rates) > 1 and rates[best] in (min(rates), max(rates))
@@ -45,28 +44,23 @@ def main(snakemake: Any) -> None:
     )
 
 
-def _loss(snakemake: Any, text: Text, files: list[Path], rate: float, compute: Compute) -> float:
-    """The held-out loss after a short training."""
-    params = snakemake.params
+def _loss(params: Any, text: Text, rate: float, state: RunState, compute: Compute) -> float:
+    """Return the validation loss after a short training."""
     optimisation = OptimisationSettings.model_validate(params.optimisation)
-    parts = [params.variant, params.model, params.masking, params.optimisation, params.rows]
-    fingerprint = job.fingerprint(*parts, params.seed, params.code, rate, *files)
-    folder = Path(snakemake.output.best).parent
-    with RunState(folder / ".state" / f"{rate:g}", fingerprint) as state:
-        trained = experiment.train(
-            PretrainingVariantSettings.model_validate(params.variant),
-            SizeSettings.model_validate(params.model),
-            text,
-            optimisation,
-            EvaluationSettings(rows=params.rows, eval_points=1, checkpoints=1),
-            learning_rate=rate,
-            steps=optimisation.tuning_steps,
-            seed=params.seed,
-            state=state,
-            keep=False,
-            compute=compute,
-            label=f"{folder.parent.name}, rate {rate:g}",
-        )
+    trained = experiment.train(
+        PretrainingVariantSettings.model_validate(params.variant),
+        SizeSettings.model_validate(params.model),
+        text,
+        optimisation,
+        EvaluationSettings(rows=params.rows, eval_points=1, checkpoints=1),
+        learning_rate=rate,
+        steps=optimisation.tuning_steps,
+        seed=params.seed,
+        state=state,
+        keep=False,
+        compute=compute,
+        label=f"rate {rate:g}",
+    )
     return trained.run.evaluations[-1]["loss"]
 
 

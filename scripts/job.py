@@ -363,8 +363,11 @@ def _digest(
         for file in ([one] if isinstance(one, str) else one)
         if not Path(file).is_dir()
     ]
-    for file in files:
-        artifacts.check_seal(file)  # before a state of the undamaged input is dropped
+    for file in files:  # before a state that belongs to the undamaged input is dropped
+        if file.suffix == ".safetensors":
+            artifacts.check_tensors(file)
+        elif file.suffix == ".parquet":
+            artifacts.read_parquet(file)
     names = {name: value for name, value in wildcards.items() if name != "seed"}
     decisive = [dict(params), names, [artifacts.digest(file) for file in files], seed]
     return blake2b(json.dumps(decisive, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -19,7 +19,7 @@ LABELS = {
     "topics": "topics, $T$",
     "words_per_topic": "words of a topic, $v$",
     "l2": "L2 weight, $\\lambda$",
-    "p_m": "selected share, $p_m$",
+    "mask_prob": "selected share, $p_m$",
 }
 COLOURS = {
     "same topic": figures.PALETTE[2],

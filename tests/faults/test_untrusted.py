@@ -835,7 +835,7 @@ def test_documents_that_do_not_fit_when_padded_are_told(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One long document among many short ones would take all memory, at every start."""
-    monkeypatch.setattr(topic_corpora, "MOST_TOKENS", 1000)
+    monkeypatch.setattr(topic_corpora, "MAX_TOKENS", 1000)
     with pytest.raises(ValueError, match="^train.txt: 101 documents padded to 102 tokens"):
         documents(here, b"0 END\n" * 100 + b"0 " * 100 + b"END\n")
 

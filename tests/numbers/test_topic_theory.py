@@ -154,34 +154,6 @@ def test_gram_contrast_at_bert_values() -> None:
     assert theory.gram_contrast(BERT) == pytest.approx(0.11561, abs=5e-6)
 
 
-@pytest.mark.parametrize(
-    ("setting", "above_least"),
-    [(setting, 0.0) for setting in RIDGE_SETTINGS]
-    # without MASK in the context only the least u is optimal
-    + [(setting, more) for setting in RIDGE_SETTINGS if setting.p_mask > 0 for more in (0.05, 2)],
-)
-def test_symmetric_gram_is_an_optimal_gram_matrix(setting: Setting, above_least: float) -> None:
-    E = theory.symmetric_gram(setting, theory.smallest_symmetric_u(setting) + above_least)
-    np.testing.assert_allclose(E, E.T, atol=1e-14)
-    spectrum = np.linalg.eigvalsh(E)
-    # positive semidefinite and of rank T + 1 at most, as derived for this project
-    assert spectrum.min() > -1e-12 * spectrum.max()
-    assert (spectrum > 1e-12 * spectrum.max()).sum() <= setting.topics + 1
-    assert theory.theorem1_residual(E, setting) <= 1e-10
-
-
-def test_symmetric_gram_refuses_an_indefinite_matrix() -> None:
-    least = theory.smallest_symmetric_u(BERT)
-    with pytest.raises(ValueError, match="PSD"):
-        theory.symmetric_gram(BERT, least - 1e-6)
-    # the bound is tight: the member of the family just below it has a negative eigenvalue
-    u = np.full(101, least - 1e-3)
-    u[0] = 1e-3 * (1 - BERT.p_mask) / BERT.p_mask
-    below = theory.embedding_gram_family(BERT, u)
-    np.testing.assert_allclose(below, below.T, atol=1e-14)
-    assert np.linalg.eigvalsh(below).min() < -1e-6
-
-
 def test_family_refuses_what_cannot_be_optimal() -> None:
     with pytest.raises(ValueError, match="shape"):
         theory.embedding_gram_family(BERT, np.zeros(100))
@@ -221,14 +193,14 @@ def test_value_blocks_under_a_finite_penalty(
 @pytest.mark.parametrize("setting", [*RIDGE_SETTINGS, Setting(4, 3, 4)])
 @pytest.mark.parametrize("l2", [1e-1, 1e-3, 1e-5])
 def test_blocks_are_the_whole_ridge_solution(setting: Setting, l2: float) -> None:
-    blocks = theory.value_matrix(theory.optimal_value(setting, l2=l2), setting)
+    blocks = theory.value_matrix(theory.optimal_value(setting, l2=l2), theory.same_topic(setting))
     np.testing.assert_allclose(blocks, dense_ridge(setting, l2), atol=1e-10)
 
 
 @pytest.mark.parametrize("setting", RIDGE_SETTINGS)
 def test_blocks_without_penalty_are_the_minimum_norm_solution(setting: Setting) -> None:
     blocks = theory.optimal_value(setting)
-    full = theory.value_matrix(blocks, setting)
+    full = theory.value_matrix(blocks, theory.same_topic(setting))
     np.testing.assert_allclose(full, minimum_norm(setting), atol=1e-10)
     # and the limit of a vanishing penalty
     assert as_tuple(theory.optimal_value(setting, l2=1e-9)) == pytest.approx(
@@ -255,14 +227,15 @@ def test_optimal_value_is_the_smallest_member_of_the_family(
     setting: Setting, visible: bool, seed: int
 ) -> None:
     setting = replace(setting, visible=visible)
-    W_V = theory.value_matrix(theory.optimal_value(setting), setting)
+    W_V = theory.value_matrix(theory.optimal_value(setting), theory.same_topic(setting))
     assert theory.theorem1_residual(W_V, setting) <= 1e-10
     assert block_contrast(W_V, setting) == pytest.approx(
         1 / (setting.c * setting.words_per_topic), rel=1e-9
     )
     rng = np.random.default_rng(seed)
     u = np.zeros(1 + setting.n_words)
-    u[1:] = theory.smallest_symmetric_u(setting)  # the only choice where the context has no MASK
+    # the only choice where the context has no MASK
+    u[1:] = -setting.p_random / (setting.topics * setting.c) / (1 - setting.p_mask)
     if setting.p_mask > 0:
         u += rng.normal(scale=0.1, size=len(u))
     other = theory.embedding_gram_family(setting, u, rng=rng)
@@ -329,14 +302,16 @@ def test_loss_equals_its_enumeration(visible: bool, weights: tuple[float, float,
     setting = Setting(5, 3, 2, visible=visible)
     R = (weights[0] + 2 * weights[1]) / (3 * weights[2])
     for blocks in (theory.optimal_value(setting), ValueBlocks(0.4, -0.1, 0.07)):
-        W_V = theory.value_matrix(blocks, setting)
+        W_V = theory.value_matrix(blocks, theory.same_topic(setting))
         expected = enumerated_loss(setting, W_V, weights)
         assert theory.attention_loss(R, setting, blocks) == pytest.approx(expected, abs=1e-12)
 
 
 def test_loss_equals_its_enumeration_where_every_topic_is_present() -> None:
     setting, blocks = Setting(3, 2, 3, p_m=0.3, p_c=0.3, p_r=0.4), ValueBlocks(0.4, -0.1, 0.07)
-    expected = enumerated_loss(setting, theory.value_matrix(blocks, setting), (3.0, 2.0, 0.5))
+    expected = enumerated_loss(
+        setting, theory.value_matrix(blocks, theory.same_topic(setting)), (3.0, 2.0, 0.5)
+    )
     assert theory.attention_loss(5.0, setting, blocks) == pytest.approx(expected, abs=1e-12)
 
 
@@ -443,16 +418,3 @@ def test_limits_refuse_values_out_of_range() -> None:
         theory.vanishing_mask_ratio(10, p_c=0.1, p_r=0.0)
     with pytest.raises(ValueError, match="p_c=0"):
         theory.attention_ratio_limit(3, p_m=0.15, p_c=0.0)
-
-
-def test_attention_masses() -> None:
-    masses = theory.attention_masses(np.array([1.0, 7.0]), BERT)
-    parts = np.stack(
-        [masses.own_topic, masses.in_document, masses.out_of_document, masses.mask], axis=1
-    )
-    np.testing.assert_allclose(parts.sum(axis=1), 1, rtol=1e-14)
-    # uniform attention gives the context's own shares: c/3 + 0.0015, twice that, 7 * 0.0015, p_0
-    shares = [0.865 / 3 + 0.0015, 2 * (0.865 / 3 + 0.0015), 0.0105, 0.12]
-    np.testing.assert_allclose(parts[0], shares, rtol=1e-12)
-    # R is the weight on the own topic relative to the others
-    np.testing.assert_allclose(parts[1, 0] / parts[1, 1], 7 / 2, rtol=1e-12)

@@ -154,11 +154,11 @@ def loop_over_pairs(maps: np.ndarray, reference_length: int) -> dict[str, float]
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("reference_length", [100, 7])
-@pytest.mark.parametrize("docs_at_once", [1, 3, 50])
+@pytest.mark.parametrize("chunk", [1, 3, 50])
 def test_attention_by_class_three_ways(
-    seed: int, reference_length: int, docs_at_once: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, reference_length: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measures, "DOCS_AT_ONCE", docs_at_once)
+    monkeypatch.setattr(measures, "CHUNK", chunk)
     heads = [random_matrix(D_VOCAB, seed=10 * seed + head) for head in range(3)]
     maps = np.array([[attention_map(scores, d) for scores in heads] for d in DOCUMENTS])
     counts = corpora.token_counts(TOKENS, D_VOCAB)

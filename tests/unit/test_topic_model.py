@@ -400,7 +400,7 @@ def test_the_held_out_loss_is_over_all_documents_and_without_the_penalty(
     variant = TopicVariantSettings(loss=loss, l2=0.3, learning_rate=0.1, steps=4, checkpoints=2)
     whole = experiment._validation_batches(corpus, variant, 0, "cpu")
     assert [len(part.tokens) for part in whole] == [7]
-    monkeypatch.setattr(experiment, "DEV_DOCS_AT_ONCE", 3)  # so that seven documents are 3 + 3 + 1
+    monkeypatch.setattr(experiment, "VALIDATION_CHUNK", 3)  # so that seven documents are 3 + 3 + 1
     with RunState(tmp_path, "") as state:
         trained = experiment.train(variant, corpus, seed=0, state=state)
     evaluations = trained.run.evaluations
@@ -437,7 +437,7 @@ def test_block_value_is_the_theorems_matrix(context: str) -> None:
     found = experiment.block_value(small_corpus(), masking).double().numpy()
     visible = context == "visible"
     setting = theory.Setting(4, 2, 2, p_m=0.3, p_c=0.2, p_r=0.15, visible=visible)
-    expected = theory.value_matrix(theory.optimal_value(setting), setting)
+    expected = theory.value_matrix(theory.optimal_value(setting), theory.same_topic(setting))
     tokens = [MASK, *range(FIRST_WORD, D_VOCAB)]  # the theorem's order: MASK, then the words
     np.testing.assert_allclose(found[np.ix_(tokens, tokens)], expected, rtol=1e-6)
     others = [PAD, START, END]
@@ -546,10 +546,10 @@ def test_bert_predicts_as_the_library_does_document_by_document() -> None:
     torch.testing.assert_close(model(given), torch.cat(rows), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("docs_at_once", [1, 3, 50])
-def test_attention_is_the_librarys_own(tokens: np.ndarray, docs_at_once: int) -> None:
+@pytest.mark.parametrize("chunk", [1, 3, 50])
+def test_attention_is_the_librarys_own(tokens: np.ndarray, chunk: int) -> None:
     model = bert(n_layers=2, n_heads=3)
-    found = model.attention(tokens, docs_at_once=docs_at_once)
+    found = model.attention(tokens, chunk=chunk)
     assert found.shape == (2, 4, 3, 10, 10)
     library = LibraryBert(model.lm.config, add_pooling_layer=False).eval()
     library.load_state_dict(model.lm.bert.state_dict())

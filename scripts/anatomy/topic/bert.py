@@ -76,12 +76,12 @@ class TopicBert(nn.Module):
 
     @torch.inference_mode()
     def attention(
-        self, tokens: Integer[np.ndarray, "docs max_length"], *, docs_at_once: int = 50
+        self, tokens: Integer[np.ndarray, "docs max_length"], *, chunk: int = 50
     ) -> Float[np.ndarray, "layers docs heads queries keys"]:
         """Attention weights on whole documents, nothing masked."""
         self.lm.set_attn_implementation("eager")  # the fused one does not return its weights
         maps = []
-        for part in torch.from_numpy(tokens.astype(np.int64)).split(docs_at_once):
+        for part in torch.from_numpy(tokens.astype(np.int64)).split(chunk):
             mask = (part != PAD).long()
             output = self.lm.bert(part, attention_mask=mask, output_attentions=True)
             maps.append(torch.stack(output.attentions).numpy())

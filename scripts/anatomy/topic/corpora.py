@@ -17,10 +17,10 @@ from scripts.anatomy.topic import settings
 
 PAD, MASK, START, END = range(4)
 FIRST_WORD = settings.SPECIAL_TOKENS
-MOST_WORDS = settings.MOST_WORDS
-LONGEST = 1_000_000  # characters of a line of a text file
-MOST_TOKENS = 500_000_000  # of a part, padding included: one gigabyte
-DOCS_AT_ONCE = 2000  # what is drawn at once stays in the processor's cache
+MAX_WORDS = settings.MAX_WORDS
+MAX_LINE = 1_000_000  # characters of a line of a text file
+MAX_TOKENS = 500_000_000  # of a part, padding included: one gigabyte
+CHUNK = 2000  # what is drawn at once stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def sample(corpus: settings.SampledCorpusSettings, rng: np.random.Generator) -> 
     topic_words, membership = _topics(corpus, rng)
 
     def documents(count: int) -> Int16[np.ndarray, "docs max_length"]:
-        parts = [min(DOCS_AT_ONCE, count - first) for first in range(0, count, DOCS_AT_ONCE)]
+        parts = [min(CHUNK, count - first) for first in range(0, count, CHUNK)]
         return np.concatenate(
             [_frame(_words(corpus, topic_words, part, rng), corpus, rng) for part in parts]
         )
@@ -164,8 +164,8 @@ def _vocabulary(
     pairs = [(word.strip(), topic.strip()) for word, topic in rows[1:]]
     words = _numbered(dict.fromkeys(word for word, _ in pairs))
     topics = _numbered(dict.fromkeys(topic for _, topic in pairs))
-    if len(words) > MOST_WORDS:
-        raise ValueError(f"{corpus.table}: {len(words)} words, more than {MOST_WORDS}")
+    if len(words) > MAX_WORDS:
+        raise ValueError(f"{corpus.table}: {len(words)} words, more than {MAX_WORDS}")
     membership = np.zeros((len(words), len(topics)), dtype=bool)
     for word, topic in pairs:
         membership[words[word], topics[topic]] = True
@@ -181,11 +181,11 @@ def _lines(path: Path) -> list[str]:
     lines = []
     try:
         with path.open(encoding="utf-8-sig") as file:
-            while line := file.readline(LONGEST + 1):
+            while line := file.readline(MAX_LINE + 1):
                 lines.append(line.rstrip("\n"))
-                if len(line) > LONGEST:
+                if len(line) > MAX_LINE:
                     place = f"{path}:{len(lines)}"
-                    raise ValueError(f"{place}: more than {LONGEST} characters in a line")
+                    raise ValueError(f"{place}: more than {MAX_LINE} characters in a line")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not a UTF-8 text file") from None
     if not any(line.strip() for line in lines):
@@ -200,7 +200,7 @@ def _read_documents(path: Path, vocabulary: dict[str, int]) -> Int16[np.ndarray,
         for number, line in enumerate(_lines(path), start=1)
     ]
     max_length = max(map(len, documents))
-    if len(documents) * max_length > MOST_TOKENS:
+    if len(documents) * max_length > MAX_TOKENS:
         raise ValueError(
             f"{path}: {len(documents)} documents padded to {max_length} tokens do not fit; cut the "
             "max_length"

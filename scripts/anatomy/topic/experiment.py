@@ -16,7 +16,7 @@ from scripts.anatomy.topic.masking import MaskedBatch, mask
 from scripts.anatomy.topic.model import TopicTransformer, objective
 from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, fit
 
-DEV_DOCS_AT_ONCE = 500
+VALIDATION_CHUNK = 500
 ON_CPU = Compute()
 
 
@@ -119,10 +119,10 @@ def block_value(
     check_blocks(corpus.membership)
     words, topics = corpus.membership.shape
     blocks = theory.optimal_value(theory_setting(words, topics, masking))
-    same = corpus.membership @ corpus.membership.T
+    tokens = [MASK, *range(FIRST_WORD, corpus.d_vocab)]
     value = np.zeros((corpus.d_vocab, corpus.d_vocab))
-    value[FIRST_WORD:, FIRST_WORD:] = np.where(same, blocks.same, blocks.different)
-    value[FIRST_WORD:, MASK] = blocks.mask_column
+    same_topic = corpus.membership @ corpus.membership.T
+    value[np.ix_(tokens, tokens)] = theory.value_matrix(blocks, same_topic)
     return torch.from_numpy(value).float()
 
 
@@ -193,4 +193,4 @@ def _validation_batches(
     generator = seeding.torch_generator(seed, "dev mask", device=device)
     whole = mask(tokens, variant.masking, corpus.d_vocab, generator)
     rows = torch.arange(len(tokens), device=device)
-    return [whole.rows(part) for part in rows.split(DEV_DOCS_AT_ONCE)]
+    return [whole.rows(part) for part in rows.split(VALIDATION_CHUNK)]

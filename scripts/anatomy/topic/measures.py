@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scripts.anatomy.topic.model import TopicTransformer  # importing torch takes seconds
 
 CLASSES = ("same_word", "same_topic", "different_topic")
-DOCS_AT_ONCE = 10  # whose pairs of positions stay in the processor's cache
+CHUNK = 10  # whose pairs of positions stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ def attention_from_maps(
     heads = maps.shape[1]
     length = (tokens != 0).sum(axis=1) / reference_length
     mass, pairs = np.zeros((heads, len(CLASSES))), np.zeros(len(CLASSES))
-    for first in range(0, len(tokens), DOCS_AT_ONCE):
-        part = slice(first, first + DOCS_AT_ONCE)
+    for first in range(0, len(tokens), CHUNK):
+        part = slice(first, first + CHUNK)
         classes = position_classes(tokens[part], membership)
         flat = classes.reshape(len(classes), len(CLASSES), -1).astype(maps.dtype)
         per_document = maps[part].reshape(len(flat), heads, -1) @ flat.transpose(0, 2, 1)

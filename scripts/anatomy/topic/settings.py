@@ -34,8 +34,8 @@ SPECIAL_TOKENS = 4  # PAD, MASK, START, END come before the words
 
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-MOST_WORDS = 32_000  # token ids are stored in 16 bits
-Words = Annotated[int, Field(gt=0, le=MOST_WORDS)]
+MAX_WORDS = 32_000  # token ids are stored in 16 bits
+Words = Annotated[int, Field(gt=0, le=MAX_WORDS)]
 NonNegative = Annotated[float, Field(ge=0)]
 
 
@@ -428,8 +428,8 @@ class GridSettings(Settings):
             name: max(self.values) if self.varies == name else getattr(self, name)
             for name in ("topics", "words_per_topic")
         }
-        if size["topics"] * size["words_per_topic"] > MOST_WORDS:
-            raise ValueError(f"topics times words_per_topic is above {MOST_WORDS}")
+        if size["topics"] * size["words_per_topic"] > MAX_WORDS:
+            raise ValueError(f"topics times words_per_topic is above {MAX_WORDS}")
         for value in self.values:
             if self.varies == "mask_prob" and value >= 1:
                 raise ValueError(f"mask_prob must be below 1, got {value:g}")

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-MOST_DOCUMENTS = 20_000  # topic subsets enumerated at once; more would fill memory
+MAX_DOCUMENTS = 20_000  # topic subsets that are enumerated; more would fill memory
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def embedding_gram_family(
 
     Single entries are free, block-row sums are not: E is constant within a block row without
     `rng`, and random around that with it. The same family, with W_V in the place of E, is optimal
-    in Theorem 2 without penalty. It contains matrices that are no Gram matrix; `symmetric_gram`
-    is one that is. Compare Li, Li & Risteski (ICML 2023), Theorem 1; derived here.
+    in Theorem 2 without penalty. It also contains matrices that are
+    not Gram matrices. Compare Li, Li & Risteski (ICML 2023), Theorem 1; derived here.
 
     Raises:
         ValueError: `u` has not T v + 1 entries; or no context is MASK (p_0 = 0) and `u` is not
@@ -153,7 +153,7 @@ def embedding_gram_family(
     T, v = setting.topics, setting.words_per_topic
     _check(u.shape == (1 + T * v,), f"u has shape {u.shape}, not ({1 + T * v},)")
     E = np.repeat(u[:, None] / v, 1 + T * v, axis=1)
-    E[1:, 1:] += _same_topic(setting) / (setting.c * v)
+    E[1:, 1:] += same_topic(setting) / (setting.c * v)
     if rng is not None:
         noise = rng.normal(scale=1 / v, size=(1 + T * v, T, v))
         noise -= noise.mean(axis=2, keepdims=True)  # leaves every block-row sum as it is
@@ -169,36 +169,6 @@ def theorem1_residual(E: Float[np.ndarray, "tokens tokens"], setting: Setting) -
     """
     error = document_contexts(setting) @ E.T - document_targets(setting)
     return float(np.abs(error).max())
-
-
-def smallest_symmetric_u(setting: Setting) -> float:
-    """Least u for which `symmetric_gram` is positive semidefinite: -g / (1 - p_0)."""
-    return -_g(setting) / (1 - setting.p_mask)
-
-
-def symmetric_gram(setting: Setting, u: float) -> Float[np.ndarray, "tokens tokens"]:
-    """The optimal E that is symmetric, constant on blocks and positive semidefinite.
-
-    It is the member of Theorem 1's family with u_i = u on all words, so
-
-        E_ij = (u + 1/c)/v same topic,  u/v different topics,  E_0i = E_i0 = u_0/v,
-        u_0 = -k/p_0,  E_00 = (1 - p_0) k/(v p_0^2),  k = (1 - p_0) u + g.
-
-    Conditions for E >= 0: k >= 0 (from E_00); T u + 1/c >= 0 (the constant vector on words),
-    which k >= 0 implies; and the Schur complement of the words, which reduces to
-    (1 - p_0) >= p_m p_r and always holds. The rank is at most T + 1, so embeddings of width
-    T + 1 can realise it. Derived here.
-
-    Raises:
-        ValueError: u < -g/(1 - p_0); or p_0 = 0 and u is not -g, the only value left.
-    """
-    least = smallest_symmetric_u(setting)
-    # k is allowed the rounding error of u = least
-    k = (1 - setting.p_mask) * u + _g(setting)
-    _check(k >= -1e-15, f"u={u} is below {least}: the Gram matrix would not be PSD")
-    full = np.full(1 + setting.n_words, u, dtype=np.float64)
-    full[0] = -k / setting.p_mask if setting.p_mask > 0 else 0.0
-    return embedding_gram_family(setting, full)
 
 
 def gram_contrast(setting: Setting) -> float:
@@ -298,40 +268,14 @@ def _selected_shares(setting: Setting, of_topic: float) -> Float[np.ndarray, "3"
     return np.array([inside, kept + random - inside, 1 - kept - random])
 
 
-def value_matrix(blocks: ValueBlocks, setting: Setting) -> Float[np.ndarray, "tokens tokens"]:
-    """W_V in full: blocks over words, the MASK column, and a MASK row of zeros."""
-    W_V = np.zeros((1 + setting.n_words, 1 + setting.n_words))
+def value_matrix(
+    blocks: ValueBlocks, same_topic: Bool[np.ndarray, "words words"]
+) -> Float[np.ndarray, "tokens tokens"]:
+    """Return W_V in full: blocks over words, the MASK column, and a MASK row of zeros."""
+    W_V = np.zeros((1 + len(same_topic), 1 + len(same_topic)))
     W_V[1:, 0] = blocks.mask_column
-    W_V[1:, 1:] = np.where(_same_topic(setting), blocks.same, blocks.different)
+    W_V[1:, 1:] = np.where(same_topic, blocks.same, blocks.different)
     return W_V
-
-
-@dataclass(frozen=True)
-class AttentionMasses:
-    """Where the attention of a word in the document goes; the four add up to 1.
-
-    Attributes:
-        own_topic: Mass on the words of the query's own topic.
-        in_document: Mass on the other tau - 1 topics of the document, taken together.
-        out_of_document: Mass on the T - tau topics that only random replacements bring in.
-        mask: Mass on MASK.
-    """
-
-    own_topic: Float[np.ndarray, "*batch"]
-    in_document: Float[np.ndarray, "*batch"]
-    out_of_document: Float[np.ndarray, "*batch"]
-    mask: Float[np.ndarray, "*batch"]
-
-
-def attention_masses(R: Float[np.ndarray, "*batch"], setting: Setting) -> AttentionMasses:
-    """Attention mass of an in-document query word; R as in `attention_loss`.
-
-    The masses are proportional to R s_in v, (tau - 1) s_in v, (T - tau) s_out v and p_0.
-    """
-    each = _topic_masses(R, setting, query_in_document=True)
-    return AttentionMasses(
-        each.own, each.n_inside * each.inside, each.n_outside * each.outside, each.mask
-    )
 
 
 def attention_loss(
@@ -585,15 +529,15 @@ def _mask_column(setting: Setting, u: Float[np.ndarray, " tokens"]) -> Float[np.
 def _words_present(setting: Setting) -> Bool[np.ndarray, "docs words"]:
     """Which words occur in the document of every set of tau topics."""
     count = math.comb(setting.topics, setting.tau)
-    if count > MOST_DOCUMENTS:
+    if count > MAX_DOCUMENTS:
         sets = f"{setting.tau} of {setting.topics} topics"
-        raise ValueError(f"{count} sets of {sets}; at most {MOST_DOCUMENTS} are enumerated")
+        raise ValueError(f"{count} sets of {sets}; at most {MAX_DOCUMENTS} are enumerated")
     subsets = np.array(list(combinations(range(setting.topics), setting.tau)))
     present = (subsets[:, :, None] == np.arange(setting.topics)).any(axis=1)
     return np.repeat(present, setting.words_per_topic, axis=1)
 
 
-def _same_topic(setting: Setting) -> Bool[np.ndarray, "words words"]:
+def same_topic(setting: Setting) -> Bool[np.ndarray, "words words"]:
     """Whether two words share their topic."""
     topic = np.repeat(np.arange(setting.topics), setting.words_per_topic)
     return topic[:, None] == topic

@@ -1,16 +1,16 @@
 """The papers' findings as measurable statements, and the verdict on each.
 
-`claims.yaml` lists them. A claim names the artifacts that it is measured on, a metric in them and
-what is expected of it. Its value is the mean over the seeds, with a 95 % interval by Student's t;
-it is reproduced when the whole interval is where the claim expects it.
+`claims.yaml` lists them by study. A claim names the artifacts that it is measured on, a metric in
+them and what is expected of it. Its value is the mean over the seeds, with a 95 % interval by
+Student's t; it is reproduced when the whole interval is where the claim expects it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from scripts.anatomy.config_loading import ConfigError, check_plain, read, told
 from scripts.anatomy.settings import Settings
@@ -105,23 +105,50 @@ def _of_seeds(artifact: str, seeds: Sequence[int]) -> list[str]:
 
 
 def load(path: Path) -> list[Claim]:
-    """Read claims.
+    """Return the claims of a file that lists them by study.
+
+    An entry with `claims` is a group: the keys beside `claims` hold for each of them.
 
     Raises:
-        ConfigError: One line a mistake.
+        ConfigError: One line a mistake: the file, the study, the claim and the key.
     """
-    listed = read(path, list)
+    listed = read(path)
     try:
         check_plain(listed)
-        claims = TypeAdapter(list[Claim]).validate_python(listed)
+        claims = [
+            _claim(f"{study}.{given.get('id', number)}", {"study": study, **given})
+            for study, entries in listed.items()
+            for number, given in enumerate(_expanded(study, entries))
+        ]
     except ConfigError as error:
         raise ConfigError(f"{path}: {line}" for line in str(error).split("\n")) from None
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {line}" for line in told(error, listed)) from None
     ids = [claim.id for claim in claims]
-    if len(set(ids)) < len(ids):
-        raise ConfigError([f"{path}: ids are not unique"])
+    if repeated := {name for name in ids if ids.count(name) > 1}:
+        raise ConfigError([f"{path}: {min(repeated)}: the id is given twice"])
     return claims
+
+
+def _expanded(study: str, entries: Any) -> Iterator[dict[str, Any]]:
+    """Yield the claims of a study as they are given, with what they inherit from their group."""
+    if not isinstance(entries, list):
+        raise ConfigError([f"{study}: expected a list of claims"])
+    for number, entry in enumerate(entries):
+        shared = dict(entry) if isinstance(entry, dict) else {}
+        given = shared.pop("claims", [{}])
+        if not (shared or given) or not isinstance(given, list):
+            raise ConfigError([f"{study}.{number}: expected a claim or a group of claims"])
+        for own in given:
+            if not isinstance(own, dict):
+                raise ConfigError([f"{study}.{number}.claims: expected claims, got {own!r}"])
+            yield shared | own
+
+
+def _claim(key: str, given: dict[str, Any]) -> Claim:
+    """Return a claim; ConfigError with its key if something is wrong with it."""
+    try:
+        return Claim.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(f"{key}.{line}" for line in told(error, given)) from None
 
 
 def testable(

@@ -465,7 +465,7 @@ def test_our_own_files_are_read_whole(path: str) -> None:
 
 
 @pytest.mark.parametrize(("content", "reason"), FILES.values(), ids=FILES)
-def test_a_file_that_is_no_list_of_claims_is_one_line(
+def test_a_file_without_claims_is_one_line(
     content: str | bytes, reason: str, tmp_path: Path
 ) -> None:
     """The ledger would end in a traceback, or judge by nothing."""
@@ -477,22 +477,33 @@ def test_a_file_that_is_no_list_of_claims_is_one_line(
         assert line.startswith(f"{path}:") and line.isprintable() and len(line) <= LONGEST_LINE
 
 
-def test_claims_with_mistakes_are_told_by_number_and_key(tmp_path: Path) -> None:
-    """One of two thousand lines would have to be found by eye."""
-    (good, *_), path = yaml.safe_load((ROOT / "claims.yaml").read_text("utf-8")), tmp_path / "c"
-    for change, line in [
-        ({"studdy": "x"}, "1.studdy: there is no such key"),
-        ({"expect": {"above": "x\x1b"}}, "1.expect.above: holds a control character"),
-        ({"expect": {"near": 1}}, "1.expect: near needs either within or percent"),
-        ({"artifacts": []}, "1.artifacts: "),
-        ({"artifacts": [None]}, "1.artifacts.0: "),
-        ({"scale": datetime.date(2001, 1, 1)}, "1.scale: wants text or a number"),
-        ({"id": good["id"]}, "ids are not unique"),
-    ]:
-        path.write_text(yaml.safe_dump([good, good | {"id": "other"} | change]), encoding="utf-8")
-        with pytest.raises(ValueError) as caught:
-            claims.load(path)
-        assert str(caught.value).startswith(f"{path}: {line}"), caught.value
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"studdy": "x"}, "topic.other.studdy: there is no such key"),
+        ({"expect": {"above": "x\x1b"}}, "topic.1.expect.above: holds a control character"),
+        ({"expect": {"near": 1}}, "topic.other.expect: near needs either within or percent"),
+        ({"artifacts": []}, "topic.other.artifacts: "),
+        ({"artifacts": [None]}, "topic.other.artifacts.0: "),
+        ({"scale": datetime.date(2001, 1, 1)}, "topic.1.scale: wants text or a number"),
+        ({"id": "mine"}, "mine: the id is given twice"),
+        ({"claims": [None]}, "topic.1.claims: expected claims, got None"),
+        ({"claims": 3}, "topic.1: expected a claim or a group"),
+        ({"claims": [{"metric": 3}]}, "topic.other.metric: "),
+    ],
+)
+def test_a_mistake_in_a_claim_names_study_claim_and_key(
+    change: dict[str, Any], line: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "claims.yaml"
+    good = {
+        "id": "mine", "statement": "So it is.", "source": "a paper", "scale": "smoke",
+        "artifacts": ["a.json"], "metric": "value", "expect": {"above": 0},
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump({"topic": [good, good | {"id": "other"} | change]}))
+    with pytest.raises(ValueError) as caught:
+        claims.load(path)
+    assert str(caught.value).startswith(f"{path}: {line}")
 
 
 def test_names_of_artifacts_with_braces_are_no_template(tmp_path: Path) -> None:

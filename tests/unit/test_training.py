@@ -18,6 +18,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from snakemake.iocontainers import InputFiles, OutputFiles, Params, Wildcards
 from torch import Tensor, nn
 
 from scripts.anatomy import artifacts, seeding
@@ -608,12 +609,16 @@ def training_job(folder: Path) -> SimpleNamespace:
     output = {
         key: [str(run / f"seed{seed}" / name) for seed in (0, 1)] for key, name in names.items()
     }
+    params = {
+        "variant": variant.model_dump(mode="json", exclude={"corpora"}),
+        "seeds": [0, 1],
+        "code": "code",
+    }
     return SimpleNamespace(
-        input=SimpleNamespace(corpus=[str(folder / "corpus.safetensors")] * 2),
-        output=SimpleNamespace(**output),
-        params=SimpleNamespace(
-            variant=variant.model_dump(mode="json", exclude={"corpora"}), seeds=[0, 1], code="code"
-        ),
+        input=InputFiles(fromdict={"corpus": [str(folder / "corpus.safetensors")] * 2}),
+        output=OutputFiles(fromdict=output),
+        params=Params(fromdict=params),
+        wildcards=Wildcards(fromdict={"corpus": "lda", "variant": "tiny"}),
         threads=1,
         resources=SimpleNamespace(gpu=0),
         config={"compute": {"device": "cpu", "save_every": 0.03}},

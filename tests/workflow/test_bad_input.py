@@ -245,7 +245,7 @@ def test_a_mistake_in_the_claims_is_told_before_any_job_starts(
     """The ledger would fail after the last training, or judge by nothing."""
     checkout.substitute(r"expect: \{below: 1.0e-10\}", "expect: {belo: 1.0e-10}", "claims.yaml")
     printed = checkout.snakemake("--forceall", status=1)
-    assert "claims.yaml: 0.expect.belo: " in printed
+    assert "claims.yaml: topic.topic-1.expect.belo: " in printed
     assert "Traceback" not in printed and "Job " not in printed
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from scripts.anatomy.config_loading import ConfigError, check_plain, read, told
 from scripts.anatomy.settings import Settings
-from scripts.anatomy.statistics import interval
+from scripts.anatomy.statistics import mean_interval
 
 SCALES = ("smoke", "laptop", "paper")
 FEWEST_SEEDS = 3
@@ -199,7 +199,7 @@ def judge(
         isinstance(_lookup(records[path], claim.metric, path), list) for path in claim.paths(seeds)
     ):
         return row  # a list over too few seeds
-    value, low, high = interval(values)
+    value, low, high = mean_interval(values)
     if claim.every_seed:
         low, high = min(low, values.min()), max(high, values.max())
     least, most = claim.expect.bounds()

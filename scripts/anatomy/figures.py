@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scripts.anatomy import artifacts
-from scripts.anatomy.statistics import interval
+from scripts.anatomy.statistics import mean_interval
 
 PALETTE = sns.color_palette("colorblind")
 CLASS_COLOURS = {
@@ -119,7 +119,7 @@ def dots(
 ) -> None:
     """A row of points with 95 % intervals over seeds, one for each name, from top to bottom."""
     for place, seeds in enumerate(values.values()):
-        mean, low, high = interval(np.array(seeds, dtype=float))
+        mean, low, high = mean_interval(np.array(seeds, dtype=float))
         ax.errorbar(
             mean,
             place + offset,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts import job
-from scripts.anatomy import artifacts
+from scripts.anatomy import artifacts, statistics
 from scripts.anatomy.embedding import classification_data, finetuning, tokens
 from scripts.anatomy.embedding.finetuning import Texts
 from scripts.anatomy.embedding.finetuning_settings import FinetuningRunSettings
@@ -77,7 +77,7 @@ def _metrics(
 
 
 def _accuracy(right: np.ndarray) -> dict[str, Any]:
-    share, low, high = classification_data.share_interval(int(right.sum()), len(right))
+    share, low, high = statistics.proportion_interval(right)
     return {"accuracy": share, "low": low, "high": high}
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from scripts import job
-from scripts.anatomy import artifacts, provenance, seeding
+from scripts.anatomy import artifacts, provenance, seeding, statistics
 from scripts.anatomy.embedding import (
     aggregation,
     alignment,
@@ -225,7 +225,7 @@ def _rows(
 
 
 def _row(part: str, seed: int | None, name: str, cut: int, right: np.ndarray) -> dict[str, Any]:
-    share, low, high = classification_data.share_interval(int(right.sum()), len(right))
+    share, low, high = statistics.proportion_interval(right)
     return {"part": part, "seed": seed, "way": name, "cut": cut, "texts": len(right),
             "accuracy": share, "low": low, "high": high}  # fmt: skip
 

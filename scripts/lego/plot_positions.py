@@ -11,7 +11,7 @@ import numpy as np
 
 from scripts import job
 from scripts.anatomy import artifacts, figures
-from scripts.anatomy.statistics import interval
+from scripts.anatomy.statistics import mean_interval
 
 
 def main(snakemake: Any) -> None:
@@ -40,7 +40,7 @@ def _line(
     ax: plt.Axes, records: list[dict[str, Any]], shift: float, colour: object, variant: str
 ) -> None:
     accuracy = np.array([record["by_depth"] for record in records])
-    mean, low, high = np.array([interval(column) for column in accuracy.T]).T
+    mean, low, high = np.array([mean_interval(column) for column in accuracy.T]).T
     steps = np.arange(len(mean))
     supervised = set(records[0]["supervised"])
     open_points = records[0]["chain"] and len(supervised) < len(mean)

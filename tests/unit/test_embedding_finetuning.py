@@ -190,15 +190,6 @@ def test_the_bag_of_words_finds_a_word() -> None:
     )
 
 
-def test_wilson_intervals_are_those_of_the_formula() -> None:
-    """A normal interval would leave 0 and 1 without any width."""
-    share, low, high = classification_data.share_interval(80, 100)
-    z = 1.959963984540054
-    centre = (0.8 + z**2 / 200) / (1 + z**2 / 100)
-    half = z * np.sqrt(0.8 * 0.2 / 100 + z**2 / 40000) / (1 + z**2 / 100)
-    assert (share, low, high) == pytest.approx((0.8, centre - half, centre + half))
-
-
 def test_batches_take_every_text_once_in_a_pass() -> None:
     """Texts of a favoured length would be seen more often."""
     lengths = np.random.default_rng(0).integers(3, 50, 640)

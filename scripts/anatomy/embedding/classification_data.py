@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse, stats
+from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -155,12 +155,6 @@ def balanced(texts: pd.DataFrame, part: str, most: int) -> pd.DataFrame:
     rows = texts[texts["part"] == part]
     each = min(most // 2, *(int((rows["label"] == label).sum()) for label in (0, 1)))
     return rows[rows.groupby("label").cumcount() < each].reset_index(drop=True)
-
-
-def share_interval(right: int, of: int) -> tuple[float, float, float]:
-    """A share with the ends of Wilson's 95 % interval."""
-    found = stats.binomtest(right, of).proportion_ci(method="wilson")
-    return right / of, float(found.low), float(found.high)
 
 
 # --- baselines ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from scripts.anatomy.embedding.index import TopLists, check_k, largest, rows_by_query_head
+from scripts.anatomy.statistics import standard_error
 
 PAIRS = (
     ("K", "V"),
@@ -65,8 +66,8 @@ def pair_similarities(
         shuffled = jaccard(ids[one][at[0]], ids[other][generator.permutation(at[1])])
         records.append(
             {"pair": f"{one}-{other}", "pairs": len(aligned)}
-            | {"similarity": aligned.mean(), "error": _error(aligned)}
-            | {"shuffled": shuffled.mean(), "shuffled_error": _error(shuffled)}
+            | {"similarity": aligned.mean(), "error": standard_error(aligned)}
+            | {"shuffled": shuffled.mean(), "shuffled_error": standard_error(shuffled)}
         )
     return records
 
@@ -83,7 +84,3 @@ def paired(one: TopLists, other: TopLists) -> list[TopLists]:
         TopLists(**{field.name: getattr(found, field.name)[rows] for field in fields(TopLists)})
         for found, rows in zip((one, other), _paired_rows(one, other), strict=True)
     ]
-
-
-def _error(values: Float[np.ndarray, "pairs"]) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values)))

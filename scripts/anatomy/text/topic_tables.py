@@ -13,12 +13,11 @@ import pandas as pd
 from jaxtyping import Bool
 
 from scripts.anatomy import seeding
+from scripts.anatomy.statistics import bootstrap_interval
 from scripts.anatomy.text import membership
 from scripts.anatomy.text.lda import Topics
 from scripts.anatomy.text.measures import CLASSES, Attention, Similarity, ratio
 from scripts.anatomy.text.settings import FilterSettings, ReferenceFilterSettings
-
-INTERVAL = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def table(
     documents. What is measured on too few pairs is NaN.
     """
     ratios = ratio(attention.means, average=True)
-    low, high = np.percentile(ratios[1:], INTERVAL, axis=0)
+    low, high = bootstrap_interval(ratios[1:])
     averages = attention.means[0].mean(axis=(-2, -1))
     sizes = pd.DataFrame([membership.summary(case.topics) for case in cases])
     return pd.DataFrame(
@@ -103,7 +102,7 @@ def table(
 def head_table(cases: Sequence[Case], attention: Attention, *, weights: str) -> pd.DataFrame:
     """One row a case, layer and head: its ratio with the interval of the bootstrap."""
     ratios = ratio(attention.means, average=False)
-    low, high = np.percentile(ratios[1:], INTERVAL, axis=0)
+    low, high = bootstrap_interval(ratios[1:])
     of_case, layer, head = (index.ravel() for index in np.indices(ratios.shape[1:]))
     names = pd.DataFrame(_names(cases, weights)).iloc[of_case].reset_index(drop=True)
     return names.assign(

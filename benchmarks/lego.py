@@ -64,15 +64,15 @@ def sentences(
     """Random tokens, the variables' places in a random order, and values."""
     rng = seeding.numpy_generator(0, "sentences")
     tokens = rng.integers(2, D_VOCAB, (BATCH, length))
-    places = 1 + TOKENS_PER_CLAUSE * rng.random((BATCH, CLAUSES)).argsort(axis=1)
+    indices = 1 + TOKENS_PER_CLAUSE * rng.random((BATCH, CLAUSES)).argsort(axis=1)
     values = rng.integers(0, 2, (BATCH, CLAUSES))
-    return tuple(map(torch.from_numpy, (tokens, places, values)))
+    return tuple(map(torch.from_numpy, (tokens, indices, values)))
 
 
 def trainer(
     model: nn.Module,
     tokens: Int64[Tensor, "sentences length"],
-    places: Int64[Tensor, "sentences n"],
+    indices: Int64[Tensor, "sentences n"],
     values: Int64[Tensor, "sentences n"],
 ) -> Callable[[], None]:
     """Some steps of training, each call going on with the same weights."""
@@ -80,7 +80,7 @@ def trainer(
 
     def train() -> None:
         for _ in range(STEPS):
-            loss = metrics.loss(model(tokens, places), values)
+            loss = metrics.loss(model(tokens, indices), values)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             optimiser.step()

@@ -37,15 +37,15 @@ def measure() -> Result:
 
     @torch.inference_mode()
     def forward() -> None:
-        for tokens, places in zip(
-            held.tokens.split(probes.SENTENCES_AT_ONCE),
-            held.places.split(probes.SENTENCES_AT_ONCE),
+        for tokens, indices in zip(
+            held.tokens.split(probes.SENTENCES_PER_CHUNK),
+            held.indices.split(probes.SENTENCES_PER_CHUNK),
             strict=True,
         ):
-            model(tokens, places)
+            model(tokens, indices)
 
     def probing() -> None:
-        states = probes.states(model, held.tokens, held.places, held.values)
+        states = probes.states(model, held.tokens, held.indices, held.values)
         probes.fit_probes(states, classes=group.order)
 
     whole, plain = seconds(probing, forward, repeats=5)

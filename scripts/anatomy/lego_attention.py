@@ -143,8 +143,8 @@ def convolution(
 
     Offsets o go from -(window // 2) to window // 2; beyond the sentence's ends there are zeros.
     """
-    place = torch.arange(length, device=kernel.device)
-    tap = place[None, :] - place[:, None] + kernel.shape[1] // 2
+    index = torch.arange(length, device=kernel.device)
+    tap = index[None, :] - index[:, None] + kernel.shape[1] // 2
     inside = (tap >= 0) & (tap < kernel.shape[1])
     return kernel[:, tap.clamp(0, kernel.shape[1] - 1)] * inside
 
@@ -273,9 +273,11 @@ class MixedAttention(nn.Module):
     ) -> None:
         super().__init__()
         if heads.total == 0 or d_model % heads.total:
-            raise ValueError(f"d_model: {d_model} is not a multiple of the {heads.total} heads")
+            raise ValueError(
+                f"d_model: expected a multiple of the {heads.total} heads, got {d_model}"
+            )
         if window % 2 == 0:
-            raise ValueError(f"window: {window} is even, so it has no centre")
+            raise ValueError(f"window: expected an odd number, got {window}")
         if chained and not (heads.association and heads.convolution):
             raise ValueError("chained: needs association and convolution heads")
         self.heads, self.by_channel, self.dropout = heads, by_channel, dropout
@@ -299,19 +301,19 @@ class MixedAttention(nn.Module):
         same: Associates | None = None,
         *,
         present: Bool[Tensor, "sentences length"] | None = None,
-        places: Int64[Tensor, "sentences places"] | None = None,
+        indices: Int64[Tensor, "sentences indices"] | None = None,
         maps: bool = False,
-    ) -> tuple[Float[Tensor, "sentences places d_model"], Tensor | None]:
+    ) -> tuple[Float[Tensor, "sentences indices d_model"], Tensor | None]:
         """What the heads bring, everywhere or at `places`; the learned heads' weights if `maps`.
 
         Args:
             x: The layer's input.
             same: Who associates with whom (`associates`); association heads need it.
             present: False where there is padding: nothing is read there.
-            places: Where the output is wanted; in the order of the output.
+            indices: Where the output is wanted; in the order of the output.
             maps: Whether the weights are wanted.
         """
-        Q, K, *V = self._project(x, places)
+        Q, K, *V = self._project(x, indices)
         parts, weights = [], None
         if self.heads.learned:
             dropout = self.dropout if self.training else 0.0
@@ -321,24 +323,24 @@ class MixedAttention(nn.Module):
             parts.append(part)
         if self.heads.association:
             other = associate(V[1], same)
-            parts.append(at(other, places))
+            parts.append(at(other, indices))
         if self.heads.convolution:
             values = V[2] + self.W_chain(other) if self.chained else V[2]
-            parts.append(at(self._convolve(values, present), places))
+            parts.append(at(self._convolve(values, present), indices))
         return self.W_O(torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]), weights
 
     def _project(
         self,
         x: Float[Tensor, "sentences length d_model"],
-        places: Int64[Tensor, "sentences places"] | None,
+        indices: Int64[Tensor, "sentences indices"] | None,
     ) -> tuple[Tensor, ...]:
         """Queries at `places`, and everywhere keys and the values of each kind of heads."""
         d_learned = self.widths[0]
         widths = [d_learned, *self.widths]
-        if places is None:
+        if indices is None:
             return self.W_QKV(x).split([d_learned, *widths], dim=2)
         weight, bias = self.W_QKV.weight, self.W_QKV.bias
-        Q = functional.linear(at(x, places), weight[:d_learned], bias[:d_learned])
+        Q = functional.linear(at(x, indices), weight[:d_learned], bias[:d_learned])
         others = functional.linear(x, weight[d_learned:], bias[d_learned:])
         return Q, *others.split(widths, dim=2)
 
@@ -356,11 +358,11 @@ class MixedAttention(nn.Module):
 
 
 def at(
-    x: Float[Tensor, "sentences length width"], places: Int64[Tensor, "sentences places"] | None
-) -> Float[Tensor, "sentences places width"]:
+    x: Float[Tensor, "sentences length width"], indices: Int64[Tensor, "sentences indices"] | None
+) -> Float[Tensor, "sentences indices width"]:
     """The rows of x at the places of each sentence; x itself where `places` is None."""
-    if places is None:
+    if indices is None:
         return x
     sentence = torch.arange(len(x), device=x.device)[:, None]
-    row = sentence * x.shape[1] + places
+    row = sentence * x.shape[1] + indices
     return x.flatten(0, 1).index_select(0, row.flatten()).unflatten(0, row.shape)

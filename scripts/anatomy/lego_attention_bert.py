@@ -68,9 +68,9 @@ def replace_attention(
     pad = getattr(config, "pad_token_id", None) if pad is None else pad
     if pad is None:
         raise ValueError("pad: ids need a padding id, and the model's configuration has none")
-    apart = {pad, *special, *(() if mask is None else (mask,))}
+    excluded = {pad, *special, *(() if mask is None else (mask,))}
     if mask_matches:
-        apart.discard(mask)
+        excluded.discard(mask)
     mixers = [
         MixedAttention(
             heads,
@@ -85,8 +85,8 @@ def replace_attention(
         _take_over(mixing, layer.attention)
         layer.attention.self = _InPlace(mixing).train(model.training)
         layer.attention.output.dense = nn.Identity()  # W_O is part of the module
-    ids = torch.tensor(sorted(apart), device=base.device)
-    base.register_buffer("apart", ids, persistent=False)
+    ids = torch.tensor(sorted(excluded), device=base.device)
+    base.register_buffer("excluded", ids, persistent=False)
     hand_down = partial(_hand_down, pad=pad, associating=heads.association > 0)
     base.register_forward_pre_hook(hand_down, with_kwargs=True)
     setattr(
@@ -97,7 +97,7 @@ def replace_attention(
             "window": window,
             "by_channel": by_channel,
             "pad": pad,
-            "special": sorted(apart - {pad, mask}),
+            "special": sorted(excluded - {pad, mask}),
             "mask": mask,
             "mask_matches": mask_matches,
         },
@@ -196,5 +196,5 @@ def _hand_down(
             f"attention_mask: {list(mask.shape)} is not the ids' shape, {list(ids.shape)}"
         )
     present = ids != pad if mask is None else mask > 0
-    found = associates(ids, base.apart, present) if associating else None
+    found = associates(ids, base.excluded, present) if associating else None
     return args, kwargs | {"associates": found, "present": present}

@@ -23,11 +23,11 @@ def main(snakemake: Any) -> None:
     )
     for row, (name, path) in zip(axes, models, strict=True):
         table = artifacts.read_table(path)
-        for place, (score, title) in enumerate(SCORES.items()):
-            for ax, weights in zip(row[2 * place :], ("trained", "control"), strict=False):
+        for index, (score, title) in enumerate(SCORES.items()):
+            for ax, weights in zip(row[2 * index :], ("trained", "control"), strict=False):
                 image = _draw(ax, table, score, weights)
                 ax.set_title(f"{name}, {'trained' if weights == 'trained' else 'random weights'}")
-            figure.colorbar(image, ax=row[2 * place + 1], label=title)
+            figure.colorbar(image, ax=row[2 * index + 1], label=title)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

@@ -20,10 +20,10 @@ def main(snakemake: Any) -> None:
     measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
     labelled: set[tuple[float, ...]] = set()
-    for place, (variant, paths) in enumerate(measured.items()):
+    for index, (variant, paths) in enumerate(measured.items()):
         records = [artifacts.read_json(path) for path in paths]
-        shift = 0.06 * (place - (len(measured) - 1) / 2)  # so that whiskers do not overlap
-        _line(ax, records, shift, figures.PALETTE[place % len(figures.PALETTE)], variant)
+        shift = 0.06 * (index - (len(measured) - 1) / 2)  # so that whiskers do not overlap
+        _line(ax, records, shift, figures.PALETTE[index % len(figures.PALETTE)], variant)
         baseline = tuple(records[0]["counting_baseline"])
         if baseline not in labelled and records[0]["chain"]:
             ax.plot(

@@ -45,9 +45,9 @@ def _sentence(ax: plt.Axes) -> None:
     task = tasks.Task(group, layout, graphs.path(CLAUSES), CLAUSES)
     batch = tasks.sample(task, 1, seeding.numpy_generator(2, "example"))
     words = tasks.text(layout, batch.tokens[0])
-    slots = [(place - 1) // 3 for place in batch.places[0]]
+    slots = [(index - 1) // 3 for index in batch.indices[0]]
     for k, slot in enumerate(slots):
-        variable, operator, operand = words[batch.places[0, k] :][:3]
+        variable, operator, operand = words[batch.indices[0, k] :][:3]
         sign = "not " if operator == "not" else ""
         ax.text(
             slot, 0, f"{variable} = {sign}{operand}", ha="center", va="center",

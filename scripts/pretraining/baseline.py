@@ -13,7 +13,7 @@ def main(snakemake: Any) -> None:
     params, inp = snakemake.params, snakemake.input
     choice = PretrainingMaskingSettings.model_validate(params.masking)
     text = data.load(inp, choice)
-    held = data.held_out(text, params.rows)
+    held = data.validation_batches(text, params.rows)
     counts = data.counts(text.train, text.d_tokens)
     artifacts.write_json(snakemake.output[0], masking.baselines(held, counts, choice, text.special))
 

@@ -42,10 +42,10 @@ def _bars(ax: plt.Axes, tables: dict[str | None, pd.DataFrame], column: str, tit
     thickness = 0.8 / len(tables)
     for number, (label, rows) in enumerate(tables.items()):
         shift = (number - (len(tables) - 1) / 2) * thickness
-        places = [place + shift for place in range(len(rows))]
+        indices = [index + shift for index in range(len(rows))]
         # without lengths the bars are no length's colour
         colour = "0.4" if label is None else figures.PALETTE[number]
-        bars = ax.barh(places, rows[column], thickness, label=label, color=colour)
+        bars = ax.barh(indices, rows[column], thickness, label=label, color=colour)
         ax.bar_label(bars, fmt="%.2f", label_type="center", fontsize=8, color="white")
     names = [
         f"{figures.words(name)} ({split})"

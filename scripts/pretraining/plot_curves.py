@@ -25,12 +25,12 @@ def main(snakemake: Any) -> None:
     histories = figures.by_variant(params.variants, inp.history)
     seconds = artifacts.read_json(inp.seconds)["seconds"]
     figure, axes = plt.subplots(1, len(AXES), figsize=(15, 5), sharey=True, layout="constrained")
-    for place, (variant, paths) in enumerate(histories.items()):
+    for index, (variant, paths) in enumerate(histories.items()):
         table = pd.concat([artifacts.read_table(path) for path in paths])
         table = table.assign(seconds=table["step"] * seconds[variant])
         look = {
-            "colour": figures.PALETTE[place % COLOURS],
-            "linestyle": "--" if place >= COLOURS else "-",
+            "colour": figures.PALETTE[index % COLOURS],
+            "linestyle": "--" if index >= COLOURS else "-",
             "label": figures.words(variant),
         }
         for ax, x in zip(axes, AXES, strict=True):

@@ -107,9 +107,9 @@ def _map(ax: plt.Axes, title: str, weights: np.ndarray) -> None:
     """Queries by keys, with the words."""
     limit = np.abs(weights).max()
     image = ax.imshow(weights, cmap="RdBu_r", vmin=-limit, vmax=limit)
-    places = range(len(WORDS))
-    ax.set_xticks(places, labels=WORDS, rotation=90, fontsize=9)
-    ax.set_yticks(places, labels=WORDS, fontsize=9)
+    indices = range(len(WORDS))
+    ax.set_xticks(indices, labels=WORDS, rotation=90, fontsize=9)
+    ax.set_yticks(indices, labels=WORDS, fontsize=9)
     ax.set(title=title, xlabel="reads from (key)", ylabel="place (query)")
     ax.figure.colorbar(image, ax=ax, shrink=0.7, label="weight")
 

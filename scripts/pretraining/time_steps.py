@@ -1,4 +1,4 @@
-"""Time a training step of every variant, in turn: what a curve against time is drawn with."""
+"""Time a training step of every variant, in turn, for learning curves by time."""
 
 import time
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 
 from scripts import job
 from scripts.anatomy import artifacts, provenance
-from scripts.anatomy.pretraining import data, timing
+from scripts.anatomy.pretraining import cost, data
 from scripts.anatomy.pretraining.settings import (
     OptimisationSettings,
     PretrainingMaskingSettings,
@@ -17,7 +17,7 @@ from scripts.anatomy.pretraining.settings import (
 
 
 def main(snakemake: Any) -> None:
-    """Seconds of a step, by variant."""
+    """Write the seconds of a step by variant."""
     started = time.perf_counter()
     torch.set_num_threads(snakemake.threads)
     params = snakemake.params
@@ -25,7 +25,7 @@ def main(snakemake: Any) -> None:
     with job.blaming("pretraining.optimisation.batch"):
         data.check_batch(text, params.optimisation["batch"])
     with job.compute(snakemake) as compute:
-        found = timing.seconds(
+        seconds = cost.step_seconds(
             {
                 name: PretrainingVariantSettings.model_validate(one)
                 for name, one in params.variants.items()
@@ -37,7 +37,7 @@ def main(snakemake: Any) -> None:
             compute=compute,
         )
         record = provenance.record(seed=None, device=compute.device, started=started)
-    artifacts.write_json(snakemake.output[0], {"seconds": found, "provenance": record})
+    artifacts.write_json(snakemake.output[0], {"seconds": seconds, "provenance": record})
 
 
 job.run(main, globals())

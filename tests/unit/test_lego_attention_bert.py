@@ -146,7 +146,7 @@ def test_what_is_saved_loads(tmp_path: Path) -> None:
     loaded = from_pretrained(tmp_path, BertForMaskedLM)
     assert getattr(loaded.config, KEY) == getattr(model.config, KEY)
     assert loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
-    assert torch.equal(loaded.bert.apart, model.bert.apart)
+    assert torch.equal(loaded.bert.excluded, model.bert.excluded)
     with torch.no_grad():
         expected = model(ids, attention_mask=mask).logits
         assert torch.equal(loaded(ids, attention_mask=mask).logits, expected)
@@ -245,7 +245,7 @@ def test_initial_weights_are_shared_by_the_variants() -> None:
     ("options", "message"),
     [
         ({"split": "2/2/2"}, r"the split 2/2/2 .* has 6 heads, a layer has 4"),
-        ({"split": "1/1/2", "window": 4}, "window: 4 is even"),
+        ({"split": "1/1/2", "window": 4}, "window.*got 4"),
         ({"split": "1/1/2", "kind": AlbertModel, "config": AlbertConfig}, "of AlbertModel cannot"),
     ],
 )

@@ -128,7 +128,7 @@ def test_sampled_bags_agree_with_all_bags(
 ) -> None:
     """Otherwise groups too large to enumerate have a baseline of another kind."""
     exact, _ = counting_baseline.accuracy(group, parents, rng=rng())
-    monkeypatch.setattr(counting_baseline, "MOST_CELLS", 0)
+    monkeypatch.setattr(counting_baseline, "MAX_CELLS", 0)
     found, error = counting_baseline.accuracy(group, parents, rng=rng())
     roots = parents[0] == ROOT
     assert (error[roots] == 0).all()
@@ -139,12 +139,12 @@ def test_sampled_bags_agree_with_all_bags(
 
 def test_sampling_does_not_flatter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the baseline of a large group is too high, the more so the fewer the orderings."""
-    monkeypatch.setattr(counting_baseline, "MOST_CELLS", 0)
+    monkeypatch.setattr(counting_baseline, "MAX_CELLS", 0)
     monkeypatch.setattr(counting_baseline, "ORDERINGS", 30)
     found, error = counting_baseline.accuracy(
         groups.built_in("z5"), graphs.path(8)[None], rng=rng()
     )
-    monkeypatch.setattr(counting_baseline, "MOST_CELLS", 1e9)
+    monkeypatch.setattr(counting_baseline, "MAX_CELLS", 1e9)
     exact, _ = counting_baseline.accuracy(groups.built_in("z5"), graphs.path(8)[None], rng=rng())
     assert (found <= exact + 4 * error).all()
 

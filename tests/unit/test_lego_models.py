@@ -24,8 +24,8 @@ def sentences(count: int = 5, seed: int = 1) -> tuple[Tensor, Tensor]:
     """Random tokens between special ones, with repeats, and four places of each sentence."""
     tokens = torch.randint(2, D_VOCAB, (count, LENGTH), generator=generator(seed))
     tokens[:, 0], tokens[:, -1] = SPECIAL
-    places = torch.rand((count, LENGTH), generator=generator(seed + 1)).argsort(dim=1)[:, :4]
-    return tokens, places
+    indices = torch.rand((count, LENGTH), generator=generator(seed + 1)).argsort(dim=1)[:, :4]
+    return tokens, indices
 
 
 def build(*heads: Heads, classes: int = 6, seed: int = 0, **options: object) -> LegoTransformer:
@@ -92,14 +92,14 @@ def test_same_mathematics_as_the_library(tied: bool) -> None:
         (library_albert if tied else library_bert)(ours), classes=6, generator=generator()
     ).eval()
     theirs.classifier.load_state_dict(ours.classifier.state_dict())
-    tokens, places = sentences()
+    tokens, indices = sentences()
     with torch.inference_mode():
         expected, found = theirs.read(tokens, maps=True), ours.read(tokens, maps=True)
         torch.testing.assert_close(found.hidden, expected.hidden, rtol=0, atol=1e-5)
         torch.testing.assert_close(found.maps, expected.maps, rtol=0, atol=1e-5)
-        logits = ours(tokens, places)
+        logits = ours(tokens, indices)
         assert logits.std() > 0.1
-        torch.testing.assert_close(logits, theirs(tokens, places), rtol=0, atol=1e-5)
+        torch.testing.assert_close(logits, theirs(tokens, indices), rtol=0, atol=1e-5)
 
 
 ALL_KINDS = [
@@ -117,16 +117,16 @@ def test_logits_are_those_of_the_full_pass(options: dict) -> None:
     """Training would see other predictions than the probes, since it skips unread places."""
     options = dict(options)
     model = build(*options.pop("heads"), **options).double()
-    tokens, places = sentences()
-    read = model.read(tokens, places)
+    tokens, indices = sentences()
+    read = model.read(tokens, indices)
     last = read.hidden[:, -1]
     if options.get("norm") == "pre":
         last = model.norm(last)
-    torch.testing.assert_close(model(tokens, places), model.classifier(last))
+    torch.testing.assert_close(model(tokens, indices), model.classifier(last))
     everywhere = model.read(tokens).hidden
     assert read.hidden.shape == (5, LAYERS + 1, 4, D_MODEL)
     for layer in range(LAYERS + 1):
-        torch.testing.assert_close(read.hidden[:, layer], at(everywhere[:, layer], places))
+        torch.testing.assert_close(read.hidden[:, layer], at(everywhere[:, layer], indices))
 
 
 @pytest.mark.parametrize("options", ALL_KINDS, ids=range(len(ALL_KINDS)))
@@ -134,8 +134,8 @@ def test_every_parameter_is_trained(options: dict) -> None:
     """A part of the model would silently keep its initial weights."""
     options = dict(options)
     model = build(*options.pop("heads"), **options)
-    tokens, places = sentences()
-    model(tokens, places).square().sum().backward()
+    tokens, indices = sentences()
+    model(tokens, indices).square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
 
@@ -145,7 +145,7 @@ def test_a_chained_layer_walks_one_step() -> None:
     heads = Heads(learned=0, association=1, convolution=1)
     for chained in (False, True):
         model = build(heads, n_layers=1, chained=chained, norm="pre").double()
-        tokens, places = sentences(1)
+        tokens, indices = sentences(1)
         tokens[0, :] = torch.arange(2, 2 + LENGTH)  # all different but for one pair
         tokens[0, 3] = tokens[0, 12]
 
@@ -162,11 +162,11 @@ def test_iterations_of_a_tied_model() -> None:
     """Running a tied model longer than it was trained would be another computation."""
     short, long = build(tied=True, n_layers=2), build(tied=True, n_layers=5)
     long.load_state_dict(short.state_dict())
-    tokens, places = sentences()
-    torch.testing.assert_close(short(tokens, places, iterations=5), long(tokens, places))
+    tokens, indices = sentences()
+    torch.testing.assert_close(short(tokens, indices, iterations=5), long(tokens, indices))
     assert short.read(tokens, iterations=5).hidden.shape[1] == 6
-    with pytest.raises(ValueError, match="an untied model of 3 layers has no iterations"):
-        build()(tokens, places, iterations=4)
+    with pytest.raises(ValueError, match="iterations.*got 4"):
+        build()(tokens, indices, iterations=4)
 
 
 def test_initial_weights_are_the_seed_s() -> None:
@@ -192,23 +192,23 @@ def test_initial_weights_are_the_seed_s() -> None:
 def test_dropout_only_in_training() -> None:
     """Evaluation would be noisy, or training without the dropout that was asked for."""
     model = build(dropout=0.3)
-    tokens, places = sentences()
-    assert torch.equal(model(tokens, places), model(tokens, places))
+    tokens, indices = sentences()
+    assert torch.equal(model(tokens, indices), model(tokens, indices))
     model.train()
     torch.manual_seed(0)
-    assert not torch.equal(model(tokens, places), model(tokens, places))
+    assert not torch.equal(model(tokens, indices), model(tokens, indices))
     assert (model.read(tokens, maps=True).maps == 0).float().mean().item() > 0.2
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"d_model": 30}, "d_model: 30 is not a multiple of the 4 heads"),
-        ({"heads": [{"learned": 0}]}, "is not a multiple of the 0 heads"),
-        ({"window": 4}, "window: 4 is even"),
+        ({"d_model": 30}, "d_model.*got 30"),
+        ({"heads": [{"learned": 0}]}, "d_model.*got 32"),
+        ({"window": 4}, "window.*got 4"),
         ({"chained": True}, "chained: needs association and convolution heads"),
-        ({"heads": [{}, {}]}, "heads: has 2 entries, not 1 or 3"),
-        ({"heads": [{}, {}, {}], "tied": True}, "has 3 entries, not 1, since layers are tied"),
+        ({"heads": [{}, {}]}, "heads.*got 2"),
+        ({"heads": [{}, {}, {}], "tied": True}, "heads.*got 3"),
     ],
 )
 def test_impossible_architectures(options: dict, message: str) -> None:

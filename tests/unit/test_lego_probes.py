@@ -53,7 +53,6 @@ def test_uniform_attention_scores_the_baselines() -> None:
     # the window is cut off in four rows, by 2 + 1 places at either end
     assert_allclose(found.manipulation, (5 - 6 / 62) / 62, rtol=1e-6)
     assert found.manipulation.item() == pytest.approx(5 / 62, rel=0.02)
-    assert_allclose(found.distance, (LENGTH**2 - 1) / (3 * LENGTH), rtol=1e-6)
     assert sentences.shape[1] == LENGTH
 
 
@@ -72,7 +71,6 @@ def test_planted_heads_are_found() -> None:
     assert found.manipulation[0, 4] == pytest.approx(3 / 62)  # the last three rows stay put
     assert found.best_offset[0, [2, 4]].tolist() == [-1, 7]
     assert_allclose(found.best_offset_mass[0, [2, 4]], [61 / 62, 55 / 62], rtol=1e-6)
-    assert found.distance[0, 2] == pytest.approx(61 / 62)
 
 
 def test_sentences_without_repeats_have_no_association_score() -> None:
@@ -157,13 +155,13 @@ def test_states_of_a_model_are_those_at_the_variables() -> None:
         generator=torch.Generator().manual_seed(0),
     ).eval()  # fmt: skip
     sentences = tokens()
-    places = torch.rand((6, LENGTH)).argsort(dim=1)[:, :4]
+    indices = torch.rand((6, LENGTH)).argsort(dim=1)[:, :4]
     values = torch.arange(24).view(6, 4)
-    parts = list(probes.states(model, sentences, places, values, at_once=4))
+    parts = list(probes.states(model, sentences, indices, values, batch_size=4))
     everywhere = model.read(sentences).hidden
     for sentence in range(6):
         hidden, value = parts[sentence // 4]
-        expected = everywhere[sentence][:, places[sentence]]
+        expected = everywhere[sentence][:, indices[sentence]]
         torch.testing.assert_close(hidden[sentence % 4], expected)
         assert torch.equal(value[sentence % 4], values[sentence])
 
@@ -218,7 +216,7 @@ def test_predictions_are_made_in_parts() -> None:
         generator=torch.Generator().manual_seed(0),
     ).eval()  # fmt: skip
     sentences = tokens()
-    places = torch.arange(1, 13).expand(6, 12)
-    whole = metrics.predict(model(sentences, places, iterations=3)).numpy()
-    found = metrics.predictions(model, sentences, places, at_once=4, iterations=3)
+    indices = torch.arange(1, 13).expand(6, 12)
+    whole = metrics.predict(model(sentences, indices, iterations=3)).numpy()
+    found = metrics.predictions(model, sentences, indices, batch_size=4, iterations=3)
     assert (found == whole).all() and len(np.unique(found)) > 1

@@ -43,7 +43,6 @@ def test_graphs_by_hand() -> None:
     assert graphs.chains([1, 3]).tolist() == [ROOT, ROOT, 1, 2]
     assert graphs.star(4).tolist() == [ROOT, 0, 0, 0]
     assert graphs.balanced(7).tolist() == [ROOT, 0, 0, 1, 1, 2, 2]
-    assert graphs.balanced(5, arity=3).tolist() == [ROOT, 0, 0, 0, 1]
 
 
 def test_random_graphs_are_uniform() -> None:
@@ -61,22 +60,20 @@ def test_random_graphs_are_uniform() -> None:
         assert all(abs(count - 6000 * share) < 4 * deviation for count in found.values())
 
 
-def test_depths_and_roots() -> None:
-    """Otherwise accuracy by depth counts a variable with those of another depth or chain."""
+def test_depths() -> None:
+    """Depths count the steps to the root; clauses that depend on a missing one have none."""
     parents = np.array([[ROOT, 0, 0, 2, ROOT, 4], [ROOT, 0, MISSING, 2, 3, 1]])
     assert graphs.depths(parents).tolist() == [[0, 1, 1, 2, 0, 1], [0, 1, -1, -1, -1, 2]]
-    assert graphs.roots(parents).tolist() == [[0, 0, 0, 0, 4, 4], [0, 0, -1, -1, -1, 0]]
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: graphs.paths(3, 4), "3 clauses do not make 4 paths"),
-        (lambda: graphs.chains([3, 0]), "a path has at least one clause, not 0"),
-        (lambda: graphs.balanced(3, arity=0), "an arity of at least 1, not 0"),
-        (lambda: graphs.branch(2), "at least 3 clauses, not 2"),
-        (lambda: graphs.severed(3), "from 4 clauses on, not 3"),
-        (lambda: graphs.varied(3, min_length=4), "at least 4 clauses does not fit into 3"),
+        (lambda: graphs.paths(3, 4), "got 4"),
+        (lambda: graphs.chains([3, 0]), "got 0"),
+        (lambda: graphs.branch(2), "got 2"),
+        (lambda: graphs.severed(3), "got 3"),
+        (lambda: graphs.varied(3, min_length=4), "min_length.*got 4"),
     ],
 )
 def test_graphs_that_are_refused(make: object, message: str) -> None:
@@ -93,8 +90,8 @@ def read(used: Task, symbols: list[str]) -> dict[str, tuple[str, str, int]]:
     assert (symbols[0], symbols[-1]) == ("[CLS]", "[SEP]")
     stride = used.layout.tokens_per_clause
     clauses = {}
-    for place in range(1, len(symbols) - 1, stride):
-        clause = symbols[place : place + stride]
+    for index in range(1, len(symbols) - 1, stride):
+        clause = symbols[index : index + stride]
         if used.layout.form == "published":
             variable, equals, operator, operand, comma = clause
             assert (equals, comma) == ("=", ",")
@@ -103,7 +100,7 @@ def read(used: Task, symbols: list[str]) -> dict[str, tuple[str, str, int]]:
         assert variable in used.layout.letters
         assert operator in used.layout.operators
         assert variable not in clauses
-        clauses[variable] = operator, operand, place
+        clauses[variable] = operator, operand, index
     return clauses
 
 
@@ -153,12 +150,12 @@ def test_answers_by_following_the_chain(used: Task, seed: int) -> None:
         symbols = tasks.text(used.layout, batch.tokens[row])
         clauses = read(used, symbols)
         assert len(clauses) == used.n
-        defined = [symbols[place] for place in batch.places[row]]  # in chain order
+        defined = [symbols[index] for index in batch.indices[row]]  # in chain order
         assert set(defined) == set(clauses)
         assert set(defined) <= {used.layout.letters[letter] for letter in used.letters_used}
         for k, variable in enumerate(defined):
-            operator, operand, place = clauses[variable]
-            assert place == batch.places[row, k]
+            operator, operand, index = clauses[variable]
+            assert index == batch.indices[row, k]
             assert value(used, clauses, variable) == batch.values[row, k]
             acting, parent = batch.operators[row, k], batch.parents[row, k]
             assert operator == used.group.operators[acting]
@@ -171,7 +168,7 @@ def test_answers_by_following_the_chain(used: Task, seed: int) -> None:
                 assert operand in used.group.names
         if used.order is not None:
             stride = used.layout.tokens_per_clause
-            assert ((batch.places[row] - 1) // stride).tolist() == list(used.order)
+            assert ((batch.indices[row] - 1) // stride).tolist() == list(used.order)
 
 
 def test_severed_chains_are_open_from_the_cut_on() -> None:
@@ -188,9 +185,9 @@ def test_published_places(n: int) -> None:
     used = signs(n)
     batch = tasks.sample(used, 20, rng())
     assert batch.tokens.shape[1] == 5 * n + 2
-    assert np.sort(batch.places, axis=1).tolist() == [list(range(1, 5 * n - 3, 5))] * 20
+    assert np.sort(batch.indices, axis=1).tolist() == [list(range(1, 5 * n - 3, 5))] * 20
     letters = set(used.layout.ids(used.layout.letters).tolist())
-    assert set(np.take_along_axis(batch.tokens, batch.places, axis=1).ravel().tolist()) <= letters
+    assert set(np.take_along_axis(batch.tokens, batch.indices, axis=1).ravel().tolist()) <= letters
 
 
 def test_a_sentence_by_hand() -> None:
@@ -203,7 +200,7 @@ def test_a_sentence_by_hand() -> None:
         used = signs(3, form=form, order=order)
         batch = tasks.sample(used, 1, rng(3))
         symbols = tasks.text(used.layout, batch.tokens[0])
-        a, b, c = (symbols[place] for place in batch.places[0])
+        a, b, c = (symbols[index] for index in batch.indices[0])
         g, h = (Z2.operators[k] for k in batch.operators[0, 1:])
         x = Z2.names[batch.values[0, 0]]
         assert " ".join(symbols) == expected.format(a=a, b=b, c=c, g=g, h=h, x=x)
@@ -245,9 +242,9 @@ def test_orders_and_letters_are_uniform() -> None:
     """Otherwise a clause's place or a variable's letter gives away its position in the chain."""
     used = signs(4, letters=5)
     batch = tasks.sample(used, 24_000, rng())
-    slots = Counter(map(tuple, ((batch.places - 1) // 5).tolist()))
+    slots = Counter(map(tuple, ((batch.indices - 1) // 5).tolist()))
     assert_law(slots, {order: 1 / 24 for order in itertools.permutations(range(4))})
-    variables = np.take_along_axis(batch.tokens, batch.places, axis=1)
+    variables = np.take_along_axis(batch.tokens, batch.indices, axis=1)
     ids = used.layout.ids(used.layout.letters).tolist()
     assert_law(
         Counter(map(tuple, variables.tolist())),
@@ -258,7 +255,7 @@ def test_orders_and_letters_are_uniform() -> None:
 def test_unused_letters_of_cut_chains_are_uniform() -> None:
     """Otherwise one letter gives away that its clause is cut."""
     batch = tasks.sample(tasks.severed(signs(4, letters=7)), 21_000, rng())
-    at_cut = np.take_along_axis(batch.tokens, batch.places[:, 2:3] + 3, axis=1)
+    at_cut = np.take_along_axis(batch.tokens, batch.indices[:, 2:3] + 3, axis=1)
     ids = signs(4, letters=7).layout.ids(tasks.alphabet(7)).tolist()
     assert_law(Counter(at_cut.ravel().tolist()), {letter: 1 / 7 for letter in ids})
 
@@ -282,7 +279,7 @@ def test_overlap_of_training_and_test_set(n: int, sentences: int) -> None:
     seen = set(map(tuple, train.tokens.tolist()))
     assert not seen & set(map(tuple, new.tokens.tolist()))
     kept = [tuple(row) not in seen for row in test.tokens.tolist()]
-    for name in ("tokens", "values", "places", "parents", "operators"):
+    for name in ("tokens", "values", "indices", "parents", "operators"):
         assert (getattr(new, name) == getattr(test, name)[kept]).all()
 
 
@@ -310,7 +307,7 @@ def test_held_out_letters() -> None:
     assert not seen & unseen & letters
     assert (seen | unseen) & letters == letters
     assert tasks.split_letters(5, 0) == (tuple(range(5)), tuple(range(5)))
-    with pytest.raises(ValueError, match="of 5 letters 5 cannot be held out"):
+    with pytest.raises(ValueError, match="held_out.*got 5"):
         tasks.split_letters(5, 5)
 
 
@@ -318,7 +315,7 @@ def test_draws_follow_the_generator() -> None:
     """Otherwise a run cannot be repeated, or two seeds train on the same sentences."""
     used = signs(5)
     one, same, other = (tasks.sample(used, 50, rng(seed)) for seed in (0, 0, 1))
-    for name in ("tokens", "values", "places", "parents", "operators"):
+    for name in ("tokens", "values", "indices", "parents", "operators"):
         assert (getattr(one, name) == getattr(same, name)).all()
         assert getattr(one, name).dtype == np.int64
     assert (one.tokens != other.tokens).any()
@@ -326,7 +323,7 @@ def test_draws_follow_the_generator() -> None:
 
 def test_many_sentences_are_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise sentences are lost or repeated where one part ends and the next begins."""
-    monkeypatch.setattr(tasks, "SENTENCES_AT_ONCE", 7)
+    monkeypatch.setattr(tasks, "SENTENCES_PER_CHUNK", 7)
     batch = tasks.sample(signs(12), 24, rng())
     assert len(batch) == 24
     assert len({row.tobytes() for row in batch.tokens}) == 24
@@ -344,22 +341,22 @@ def test_alphabets() -> None:
     used = Task(Z2, layout, graphs.path(40), 40)
     assert tasks.sample(used, 2, rng()).tokens.shape == (2, 202)  # a pair is one token
     for size in (0, 703):
-        with pytest.raises(ValueError, match=f"1 to 702 letters, not {size}"):
+        with pytest.raises(ValueError, match=f"1 to 702 letters, got {size}"):
             tasks.alphabet(size)
 
 
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"letters": 11}, "12 clauses need as many letters; there are 11"),
-        ({"side": tuple(range(5))}, "12 clauses need as many letters; there are 5"),
-        ({"order": (0, 1, 1)}, "no permutation of 0 to 11"),
-        ({"operators": (0, 2)}, "operators are some of 0 to 1"),
-        ({"operators": ()}, "operators are some of 0 to 1"),
-        ({"side": (0,) * 12}, "12 clauses need as many letters; there are 1"),
-        ({"group": D3}, "the layout is of another group"),
-        ({"graph": graphs.path(5)}, "the graph has 5 clauses, not 12"),
-        ({"graph": graphs.recursive(5)}, "the graph has 5 clauses, not 12"),
+        ({"letters": 11}, "letters.*got 11"),
+        ({"side": tuple(range(5))}, "letters.*got 5"),
+        ({"order": (0, 1, 1)}, r"order.*got \(0, 1, 1\)"),
+        ({"operators": (0, 2)}, r"operators.*got \(0, 2\)"),
+        ({"operators": ()}, r"operators.*got \(\)"),
+        ({"side": (0,) * 12}, "letters.*got 1"),
+        ({"group": D3}, "layout"),
+        ({"graph": graphs.path(5)}, "graph.*got 5"),
+        ({"graph": graphs.recursive(5)}, "graph.*got 5"),
     ],
 )
 def test_settings_that_are_refused(choices: dict, message: str) -> None:
@@ -370,14 +367,14 @@ def test_settings_that_are_refused(choices: dict, message: str) -> None:
 
 def test_severed_needs_one_more_letter() -> None:
     """Otherwise the letter of a missing clause is one that is defined."""
-    with pytest.raises(ValueError, match="12 clauses and one that is missing need 13 letters"):
+    with pytest.raises(ValueError, match="13 letters.*got 12"):
         tasks.sample(tasks.severed(signs(12, letters=12)), 5, rng())
 
 
 def test_symbols_that_stand_for_two_things() -> None:
     """Otherwise an element called like a letter is read as a variable."""
     group = groups.group(("e", "f"), [[0, 1], [1, 0]])
-    with pytest.raises(ValueError, match="'e' stands for two things"):
+    with pytest.raises(ValueError, match="'e'"):
         tasks.layout(group, tasks.alphabet(6))
     assert tasks.layout(group, tasks.alphabet(4)).d_vocab == 2 + 2 + 4 + 4
     assert tasks.layout(group, tasks.alphabet(4), form="compact").d_vocab == 2 + 4 + 4
@@ -409,9 +406,9 @@ def test_other_words_for_symbols() -> None:
     layout = tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"not": "z", "val": "keep"})
     assert layout.vocabulary["not"] == tokenizer.convert_tokens_to_ids("z")
     assert layout.vocabulary["val"] == tokenizer.convert_tokens_to_ids("keep")
-    with pytest.raises(ValueError, match="a word is given for 'yes', which is in no sentence"):
+    with pytest.raises(ValueError, match="words: 'yes'"):
         tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"yes": "z"})
-    with pytest.raises(ValueError, match="does not tell 'a' and 'a' apart"):
+    with pytest.raises(ValueError, match="same token for 'a' and 'a'"):
         tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"not": "a"})
 
 
@@ -422,7 +419,7 @@ def test_tokenizers_that_break_the_stride() -> None:
         tasks.of_tokenizer(bert(*WORDS), turns, tuple("ab"))
     with pytest.raises(ValueError, match="the tokenizer does not know 'e'"):
         tasks.of_tokenizer(bert(*WORDS), Z2, tuple("abcde"))
-    with pytest.raises(ValueError, match="does not tell 'A' and 'a' apart"):
+    with pytest.raises(ValueError, match="same token for 'A' and 'a'"):
         tasks.of_tokenizer(bert(*WORDS), Z2, ("A", "a"))
 
 
@@ -439,7 +436,7 @@ def test_tokenizers_without_ends() -> None:
     with pytest.raises(ValueError, match="no tokens for the start and the end"):
         tasks.of_tokenizer(whitespace(words), Z2, tuple("abc"))
     unframed = whitespace(words, cls_token="<s>", sep_token="</s>", unk_token="[UNK]")
-    with pytest.raises(ValueError, match="makes 15 tokens of 3 clauses, not 5 n"):
+    with pytest.raises(ValueError, match="3 clauses.*15"):
         tasks.of_tokenizer(unframed, Z2, tuple("abc"))
 
 

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from torch.nn import functional
 from transformers import BertForMaskedLM
 
+from scripts.anatomy import timing
 from scripts.anatomy.lego_attention_bert import from_pretrained
-from scripts.anatomy.pretraining import data, experiment, timing
+from scripts.anatomy.pretraining import cost, data, experiment
 from scripts.anatomy.pretraining.data import Text
 from scripts.anatomy.pretraining.masking import Masked
 from scripts.anatomy.pretraining.settings import (
@@ -143,7 +144,7 @@ def test_a_trained_model_is_saved_and_loaded(tmp_path: Path) -> None:
     found = trained(tmp_path / "run").model.eval()
     found.save_pretrained(tmp_path / "model")
     again = from_pretrained(tmp_path / "model", BertForMaskedLM)
-    held = data.held_out(text(), 8)
+    held = data.validation_batches(text(), 8)
     with torch.inference_mode():
         assert experiment.measure(again, held) == experiment.measure(found, held)
 
@@ -157,7 +158,7 @@ def test_the_loss_is_that_of_the_library_at_the_masked_places() -> None:
     model = experiment.build(VARIANTS["v1"], SIZE, some, seed=0).eval()
     masked = some.masked(some.train[:6], 0, "masks")
     labels = torch.full((6 * 12,), -100)
-    labels[masked.place] = torch.from_numpy(masked.target)
+    labels[masked.index] = torch.from_numpy(masked.target)
     whole = model(torch.from_numpy(masked.observed), labels=labels.view(6, 12))
     torch.testing.assert_close(experiment.loss(model, masked), whole.loss)
 
@@ -172,7 +173,7 @@ def test_measurements_by_hand() -> None:
         logits, target, repeated = [], [], []
         for part in held:
             all_logits = model(torch.from_numpy(part.observed)).logits.flatten(0, 1)
-            logits.append(all_logits[part.place])
+            logits.append(all_logits[part.index])
             target.append(torch.from_numpy(part.target))
             repeated.append(part.repeated)
     each = functional.cross_entropy(torch.cat(logits), torch.cat(target), reduction="none").numpy()
@@ -187,11 +188,11 @@ def test_measurements_by_hand() -> None:
 
 def test_held_out_rows_and_their_masks_are_the_same_for_all_seeds() -> None:
     """Differences between seeds would be of the measurement."""
-    first, second = (data.held_out(text(), 8) for _ in range(2))
+    first, second = (data.validation_batches(text(), 8) for _ in range(2))
     assert sum(len(part.observed) for part in first) == 8
     for one, other in zip(first, second, strict=True):
         assert (one.observed == other.observed).all()
-    assert sum(len(part.observed) for part in data.held_out(text(), 99)) == 10
+    assert sum(len(part.observed) for part in data.validation_batches(text(), 99)) == 10
 
 
 # --- operations ---------------------------------------------------------------------------------
@@ -291,17 +292,17 @@ def test_a_history_has_losses_and_operations_since_the_start() -> None:
 
 
 def test_steps_are_timed_in_turn_and_train(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variant timed while the machine was busy would look slow."""
-    real, turns = timing._timed, []
+    """Variants are timed in turn; the first round is a warm-up."""
+    real, turns = timing._seconds, []
 
-    def noting(step: Callable[[int], None], number: int) -> float:
-        turns.append(number)
-        return real(step, number) + (number == 0)  # the first round is slow
+    def noting(step: Callable[[], object]) -> float:
+        turns.append(step)
+        return real(step) + (len(turns) <= len(VARIANTS))  # the first round is slow
 
-    monkeypatch.setattr(timing, "_timed", noting)
-    found = timing.seconds(
+    monkeypatch.setattr(timing, "_seconds", noting)
+    seconds = cost.step_seconds(
         VARIANTS, SIZE, text(), OPTIMISATION, rounds=2, compute=experiment.Compute()
     )
-    assert [*found] == [*VARIANTS]
-    assert turns == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert all(0 < seconds < 1 for seconds in found.values())
+    assert [*seconds] == [*VARIANTS]
+    assert turns == turns[: len(VARIANTS)] * 3
+    assert all(0 < value < 1 for value in seconds.values())

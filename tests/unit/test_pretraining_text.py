@@ -186,7 +186,7 @@ def text(train: int = 40, held: int = 6, length: int = 16) -> data.Text:
 def test_a_batch_larger_than_the_text_is_told() -> None:
     """No batch could ever be drawn."""
     data.check_batch(text(), 40)
-    with pytest.raises(ValueError, match="41 is above the 40 rows that the corpus fills"):
+    with pytest.raises(ValueError, match="got 41"):
         data.check_batch(text(), 41)
 
 
@@ -203,13 +203,13 @@ def test_text_is_loaded_with_its_ids(tmp_path: Path) -> None:
     spoiled = bytearray(path.read_bytes())
     spoiled[-1] ^= 1
     path.write_bytes(spoiled)
-    with pytest.raises(UnreadableArtifact, match="is damaged: it has not the rows"):
+    with pytest.raises(UnreadableArtifact, match="rows.npy: is damaged"):
         data.load(files, PretrainingMaskingSettings())
 
 
 def test_counts_are_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The baseline would know a part of the text only."""
-    monkeypatch.setattr(data, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(data, "ROWS_PER_CHUNK", 7)
     rows = text().train
     assert (data.counts(rows, 60) == np.bincount(rows.ravel(), minlength=60)).all()
 
@@ -228,8 +228,8 @@ def test_shares_of_masks_are_as_configured() -> None:
     rows = np.random.default_rng(1).integers(5, D_TOKENS, (400, 100))
     choice = PretrainingMaskingSettings(mask_prob=0.2, random_prob=0.3, keep_prob=0.1)
     found = masked(rows, choice)
-    observed = found.observed.ravel()[found.place]
-    assert len(found.place) / rows.size == pytest.approx(0.2, abs=0.01)
+    observed = found.observed.ravel()[found.index]
+    assert len(found.index) / rows.size == pytest.approx(0.2, abs=0.01)
     assert (observed == SPECIAL.mask).mean() == pytest.approx(0.6, abs=0.02)
     # a random token is the true one once in 45 times
     assert (observed == found.target).mean() == pytest.approx(0.1 + 0.3 / 45, abs=0.02)
@@ -241,9 +241,9 @@ def test_only_ordinary_tokens_are_selected_and_the_others_stay() -> None:
     rows = np.random.default_rng(2).integers(0, 10, (50, 40))
     found = masked(rows, PretrainingMaskingSettings(mask_prob=0.9))
     assert not np.isin(found.target, SPECIAL).any()
-    assert (found.target == rows.ravel()[found.place]).all()
+    assert (found.target == rows.ravel()[found.index]).all()
     others = np.ones(rows.size, dtype=bool)
-    others[found.place] = False
+    others[found.index] = False
     assert (found.observed.ravel()[others] == rows.ravel()[others]).all()
 
 
@@ -258,9 +258,9 @@ def test_masks_are_a_function_of_seed_and_purpose() -> None:
 def test_repeated_targets_are_those_seen_elsewhere_in_the_row() -> None:
     """The loss that association could lower would be of other places."""
     observed = np.array([[2, 7, 4, 8, 9, 3], [2, 7, 7, 4, 9, 3]])
-    place = np.array([2, 3, 7, 9, 10])
+    index = np.array([2, 3, 7, 9, 10])
     target = np.array([7, 8, 7, 8, 11])
-    found = masking.Masked(observed, place, target)
+    found = masking.Masked(observed, index, target)
     # visible at another place; kept, and only there; kept, and at another; in the other row; no
     assert found.repeated.tolist() == [True, False, True, False, False]
 

@@ -126,13 +126,13 @@ def alignment(**settings: Any) -> dict[str, Any]:
             task(n=3, group={"names": ["e", "a"], "table": [[0, 1], [1, 1]]}),
             "lego.tasks.mine: not a group: a has no inverse",
         ),
-        (task(n=5, letters=4), "lego.tasks.mine.letters: 4 to train with are too few for 5"),
+        (task(n=5, letters=4), "lego.tasks.mine.letters: expected at least 5"),
         (task(n=2, graph={"kind": "branch"}), "lego.tasks.mine: a branch needs at least 3"),
         (lego(task="chains"), "lego.variants.mine.task: no task named chains; there are chain"),
-        (lego(task="chain", n_tr=5), "lego.variants.mine.n_tr: 5 is above the 4 clauses"),
+        (lego(task="chain", n_tr=5), "lego.variants.mine.n_tr: expected at most the 4"),
         (
             lego(task="chain", mimicking={}, model={"heads": [{"learned": 1, "association": 3}]}),
-            "lego.variants.mine.mimicking: needs 2 learned heads a layer, there are 1",
+            "lego.variants.mine.mimicking: needs 2 learned heads per layer, got 1",
         ),
         (
             lego(task="published_chains", pretrained={"model": "bert"}),
@@ -140,7 +140,7 @@ def alignment(**settings: Any) -> dict[str, Any]:
         ),
         (
             lego(task="chain", pretrained={"model": "reader"}),
-            "lego.variants.mine.task: chain has not got the published layout",
+            "lego.variants.mine.task: expected a task with layout: published, got chain",
         ),
         (
             {"pretraining": {"corpus": "news"}},

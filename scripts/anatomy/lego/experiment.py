@@ -1,4 +1,4 @@
-"""One LEGO run: from a task and a variant to a trained model and its learning curves."""
+"""One LEGO run: build and train the model of a variant, with its learning curves."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from scripts.anatomy.training import Recipe, Run, RunState, even_steps, fit
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-STEPS_AT_ONCE = 20  # whose sentences are drawn together
+STEPS_PER_CHUNK = 20  # the sentences of so many steps are drawn together
 ON_CPU = Compute()
 
 
@@ -43,10 +43,10 @@ def task_of(
 def build(
     variant: settings.LegoVariantSettings, task: Task, seed: int, folder: Path | None = None
 ) -> LegoModel:
-    """The model before its training, on the task's sentences.
+    """Return the untrained model for the task's sentences.
 
     Raises:
-        ValueError: The pretrained model is no encoder, or cannot read sentences that long.
+        ValueError: The pretrained model is not an encoder, or cannot read sentences of that length.
     """
     generator = seeding.torch_generator(seed, "init")
     classes = 1 if variant.one_logit and task.group.order == 2 else task.group.order
@@ -68,31 +68,33 @@ def build(
 
 
 def _pretrained(
-    choice: settings.PretrainedSettings, folder: Path, length: int, seed: int
+    pretrained: settings.PretrainedSettings, folder: Path, length: int, seed: int
 ) -> "PreTrainedModel":
-    """The encoder that a training starts from."""
+    """Return the encoder that a training starts from."""
     from scripts.anatomy.models import loading
 
-    encoder = loading.control(folder, seed) if choice.random else loading.model(folder)
+    encoder = loading.control(folder, seed) if pretrained.random else loading.model(folder)
     if not hasattr(encoder, "encoder") or encoder.config.is_encoder_decoder:
-        raise loading.UnfitModel(f"a {encoder.config.model_type} is no encoder")
+        raise loading.UnfitModel(f"expected an encoder, got a {encoder.config.model_type}")
     positions = loading.positions(encoder)
     if positions < length:
-        message = f"it reads {positions} tokens at most, and a sentence has {length}"
-        raise loading.UnfitModel(message)
+        raise loading.UnfitModel(
+            f"expected an encoder of at least {length} positions, the length of a sentence, "
+            f"got {positions}"
+        )
     if getattr(encoder, "pooler", None) is not None:
-        encoder.pooler = None  # not used, and random where the checkpoint has none
-    if choice.dropout is not None:
+        encoder.pooler = None  # unused, and random if the checkpoint has none
+    if pretrained.dropout is not None:
         for module in encoder.modules():
             if isinstance(module, torch.nn.Dropout):
-                module.p = choice.dropout
+                module.p = pretrained.dropout
     return encoder
 
 
 def library_encoder(
     architecture: settings.ArchitectureSettings, d_vocab: int, length: int, seed: int
 ) -> "PreTrainedModel":
-    """The transformers library's BertModel of this shape, or its AlbertModel if layers are tied."""
+    """Return a BertModel of the transformers library, or an AlbertModel if layers are tied."""
     from transformers import AlbertConfig, AlbertModel, BertConfig, BertModel
 
     shape = {
@@ -115,18 +117,18 @@ def library_encoder(
 
 
 def load(model: LegoModel, path: Path) -> LegoModel:
-    """Trained weights put into a model, in evaluation mode.
+    """Load trained weights into a model and return it in evaluation mode.
 
     Raises:
-        artifacts.UnreadableArtifact: The file is damaged, or its model is of another shape or was
-            trained on sentences of another layout.
+        artifacts.UnreadableArtifact: The file is damaged, or its weights belong to a model of
+            another shape or to sentences of another layout.
     """
     try:
         model.load_state_dict(artifacts.read_tensors(path, framework="torch"))
     except RuntimeError as error:
         fault = str(error).splitlines()[1].strip()
         raise artifacts.UnreadableArtifact(
-            path, f"is of another layout or model: {fault}"
+            path, f"belongs to another layout or model: {fault}"
         ) from None
     return model.eval()
 
@@ -137,13 +139,13 @@ class Tensors:
 
     tokens: Tensor
     values: Tensor
-    places: Tensor
+    indices: Tensor
 
 
 def tensors(batch: Batch, device: str = "cpu") -> Tensors:
-    """What a model needs of a batch."""
+    """Return the arrays of a batch that a model needs, on a device."""
     return Tensors(
-        *(torch.from_numpy(x).to(device) for x in (batch.tokens, batch.values, batch.places))
+        *(torch.from_numpy(x).to(device) for x in (batch.tokens, batch.values, batch.indices))
     )
 
 
@@ -158,16 +160,16 @@ def train(
     compute: Compute = ON_CPU,
     label: str = "training",
 ) -> Run:
-    """Train a variant's model on its task; the model ends on the CPU, whatever it was trained on.
+    """Train a variant's model on its task; the trained model is on the CPU.
 
-    The curves are accuracies by position on the test sentences.
+    The learning curves are accuracies by position on the test sentences.
     """
     model.to(compute.device)
     if compute.compile and compute.device.startswith("cuda"):
         model.compile()
     mimicked = variant.mimicking.steps if variant.mimicking else 0
     sentences = _sentences(variant, task, seed, compute.device)
-    held = tensors(test, compute.device)
+    inputs = tensors(test, compute.device)
 
     def loss_at(step: int) -> Float[Tensor, ""]:
         batch = sentences(step)
@@ -181,9 +183,9 @@ def train(
         return loss
 
     def accuracies() -> dict[str, float]:
-        predicted = metrics.predictions(model, held.tokens, held.places)
-        found = metrics.accuracy(predicted, test.values)
-        return {f"position{k}": float(a) for k, a in enumerate(found)}
+        predicted = metrics.predictions(model, inputs.tokens, inputs.indices)
+        by_position = metrics.accuracy(predicted, test.values)
+        return {f"position{k}": float(a) for k, a in enumerate(by_position)}
 
     total = mimicked + variant.steps
     points = even_steps(mimicked, total, variant.eval_points)
@@ -214,33 +216,33 @@ def train(
 def _sentences(
     variant: settings.LegoVariantSettings, task: Task, seed: int, device: str
 ) -> Callable[[int], Tensors]:
-    """The sentences of every step, a function of (seed, step)."""
+    """Return the sentences of every step as a function of (seed, step)."""
     size = variant.batch
     if variant.sentences is not None:
-        whole = _fixed(variant, task, seed)
-        per_epoch = max(len(whole) // size, 1)
+        training_set = _fixed(variant, task, seed)
+        per_epoch = max(len(training_set) // size, 1)
 
         def fixed(step: int) -> Tensors:
-            epoch, place = divmod(step, per_epoch)
-            order = seeding.numpy_generator(seed, "order", epoch).permutation(len(whole))
-            return tensors(whole[order[place * size : (place + 1) * size]], device)
+            epoch, index = divmod(step, per_epoch)
+            order = seeding.numpy_generator(seed, "order", epoch).permutation(len(training_set))
+            return tensors(training_set[order[index * size : (index + 1) * size]], device)
 
         return fixed
-    held: dict[int, Batch] = {}
+    drawn: dict[int, Batch] = {}
 
     def fresh(step: int) -> Tensors:
-        block, place = divmod(step, STEPS_AT_ONCE)
-        if block not in held:
-            held.clear()
-            rng = seeding.numpy_generator(seed, "sentences", block)
-            held[block] = tasks.sample(task, size * STEPS_AT_ONCE, rng)
-        return tensors(held[block][place * size : (place + 1) * size], device)
+        chunk, index = divmod(step, STEPS_PER_CHUNK)
+        if chunk not in drawn:
+            drawn.clear()
+            rng = seeding.numpy_generator(seed, "sentences", chunk)
+            drawn[chunk] = tasks.sample(task, size * STEPS_PER_CHUNK, rng)
+        return tensors(drawn[chunk][index * size : (index + 1) * size], device)
 
     return fresh
 
 
 def _fixed(variant: settings.LegoVariantSettings, task: Task, seed: int) -> Batch:
-    """The training set of a variant that has one."""
+    """Return the training set of a variant that has a fixed one."""
     rng = seeding.numpy_generator(seed, "training sentences")
     return tasks.sample(task, variant.sentences, rng)
 
@@ -248,49 +250,53 @@ def _fixed(variant: settings.LegoVariantSettings, task: Task, seed: int) -> Batc
 def test_sentences(
     variant: settings.LegoVariantSettings, task: Task, count: int, seed: int
 ) -> Batch:
-    """Sentences to test on, none of which is in a fixed training set.
+    """Return test sentences, without those of a fixed training set.
 
     Raises:
-        ValueError: Chains are so short that all are in it.
+        ValueError: The training set contains all of them, since chains are short.
     """
-    test = tasks.test_sentences(task, count, seed)
+    test = tasks.seeded_sample(task, count, seed)
     if variant.sentences is None:
         return test
     return tasks.deduplicated(_fixed(variant, task, seed), test)
 
 
 def supervised(variant: settings.LegoVariantSettings, n: int, step: int = 2**31) -> list[int]:
-    """The positions that have a loss at a step (by default: at the end)."""
+    """Return the positions that have a loss at a step; by default at the end."""
     if variant.leaf_only:
         return [n - 1]
-    most = variant.n_tr or n
+    count = variant.n_tr or n
     if variant.curriculum is not None:
-        most = min(most, 1 + step // variant.curriculum)
-    return list(range(most))
+        count = min(count, 1 + step // variant.curriculum)
+    return list(range(count))
 
 
 def _task_loss(
     model: LegoModel, batch: Tensors, variant: settings.LegoVariantSettings, n: int, step: int
 ) -> Float[Tensor, ""]:
-    """The loss at the supervised positions, after the last layer or after every one."""
+    """Return the loss at the supervised positions, after the last layer or after every layer."""
     positions = supervised(variant, n, step)
-    places, values = batch.places[:, positions], batch.values[:, positions]
+    indices, values = batch.indices[:, positions], batch.values[:, positions]
     if not variant.deep:
-        return metrics.loss(model(batch.tokens, places), values)
-    hidden = model.read(batch.tokens, places).hidden[:, 1:]
+        return metrics.loss(model(batch.tokens, indices), values)
+    hidden = model.read(batch.tokens, indices).hidden[:, 1:]
     logits = model.classify(hidden)
     spread = values[:, None].expand(*hidden.shape[:3])
     return metrics.loss(logits.flatten(0, 1), spread.flatten(0, 1))
 
 
 def _mimicking(
-    model: LegoModel, batch: Tensors, choice: settings.MimickingSettings, seed: int, step: int
+    model: LegoModel,
+    batch: Tensors,
+    mimicking: settings.MimickingSettings,
+    seed: int,
+    step: int,
 ) -> Float[Tensor, ""]:
-    """The mimicking loss, a mean over layers so that the learning rate need not know the depth."""
-    tokens = batch.tokens[: choice.batch]
+    """Return the mimicking loss, a mean over layers, so that it does not grow with the depth."""
+    tokens = batch.tokens[: mimicking.batch]
     maps = model.read(tokens, maps=True).maps
     target = tokens
-    if choice.shuffled:
+    if mimicking.shuffled:
         generator = seeding.torch_generator(seed, "wrong targets", step)
         target = mimic.shuffled(tokens, generator)
-    return mimic.loss(maps, target, patterns=choice.patterns) / maps.shape[1]
+    return mimic.loss(maps, target, patterns=mimicking.patterns) / maps.shape[1]

@@ -9,17 +9,17 @@ import numpy as np
 from jaxtyping import Int
 
 BUILT_IN = ("zK for any K from 2 on, such as z5", "d3", "s3", "klein")
-MOST_ELEMENTS = 256  # checking associativity takes the cube of it
+MAX_ELEMENTS = 256  # the check of associativity takes time of its cube
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A finite group, by its multiplication table; make one with `group` or `built_in`.
+    """A finite group with its multiplication table; create it with `group` or `built_in`.
 
     Attributes:
-        names: The elements as values: what a root clause is bound to.
-        operators: The elements as what acts on a value; other words than the names.
-        table: The number of g . x, operators by values.
+        names: The elements as values, to which root clauses are bound.
+        operators: The elements as operators on values; these words differ from the names.
+        table: The index of g . x, operators by values.
     """
 
     names: tuple[str, ...]
@@ -28,17 +28,17 @@ class Group:
 
     @property
     def order(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return len(self.names)
 
     @property
     def identity(self) -> int:
-        """The element that changes nothing."""
+        """Return the index of the neutral element."""
         return int(np.flatnonzero((self.table == np.arange(self.order)).all(axis=1))[0])
 
     @property
     def inverse(self) -> Int[np.ndarray, "order"]:
-        """The inverse of each element."""
+        """Return the index of each element's inverse."""
         return np.argmax(self.table == self.identity, axis=1)
 
 
@@ -48,13 +48,13 @@ def group(
     *,
     operators: Sequence[str] | None = None,
 ) -> Group:
-    """The group with these elements; row g, column x of the table holds the number of g . x.
+    """Return the group with these elements; row g, column x of the table is the index of g . x.
 
-    An operator is called after its element, with a star behind, where no operators are given.
+    By default an operator has the name of its element with a star appended.
 
     Raises:
-        ValueError: A name twice, a table of the wrong size, or an axiom of groups that fails, with
-            elements that break it.
+        ValueError: A name occurs twice, the table has the wrong size, or an axiom of groups fails;
+            the message names elements that break it.
     """
     names = tuple(names)
     operators = tuple(f"{name}*" for name in names) if operators is None else tuple(operators)
@@ -63,56 +63,52 @@ def group(
         raise ValueError(
             f"not a group: {len(names)} elements need a table of {len(names)} rows of {len(names)}"
         )
-    found = np.array(table)
-    fault = _fault(names, found)
-    if fault:
+    products = np.array(table)
+    if fault := _fault(names, products):
         raise ValueError(f"not a group: {fault}")
-    found.flags.writeable = False
-    return Group(names, operators, found)
+    products.flags.writeable = False
+    return Group(names, operators, products)
 
 
 def _check_names(names: tuple[str, ...], operators: tuple[str, ...]) -> None:
-    """Raise ValueError unless elements and operators are as many and all differ."""
-    if not 1 < len(names) <= MOST_ELEMENTS:
-        raise ValueError(f"a group has 2 to {MOST_ELEMENTS} elements here, not {len(names)}")
+    """Raise ValueError unless there is one operator for each element and all words differ."""
+    if not 1 < len(names) <= MAX_ELEMENTS:
+        raise ValueError(f"expected a group of 2 to {MAX_ELEMENTS} elements, got {len(names)}")
     if len(operators) != len(names):
-        raise ValueError(f"{len(names)} elements but {len(operators)} operators")
+        raise ValueError(f"expected {len(names)} operators, got {len(operators)}")
     words = names + operators
     twice = sorted({word for word in words if words.count(word) > 1})
     if twice:
-        raise ValueError(f"two elements or operators are called {twice[0]!r}")
+        raise ValueError(f"two elements or operators have the name {twice[0]!r}")
 
 
 def _fault(names: tuple[str, ...], table: Int[np.ndarray, "order order"]) -> str | None:
-    """The axiom that fails, and the elements with which it does."""
+    """Return which axiom fails and for which elements; None if all hold."""
     every = np.arange(len(names))
     outside = np.argwhere((table < 0) | (table >= len(names)))
     if len(outside):
         g, x = outside[0]
-        return f"it is not closed, {names[g]} . {names[x]} is {table[g, x]}, which is no element"
+        return f"not closed: {names[g]} . {names[x]} is {table[g, x]}, which is not an element"
     neutral = np.flatnonzero((table == every).all(axis=1) & (table.T == every).all(axis=1))
     if not len(neutral):
-        return f"it has no identity among {', '.join(names)}"
+        return f"no identity among {', '.join(names)}"
     solved = (table == neutral[0]) & (table.T == neutral[0])
     if not solved.any(axis=1).all():
         return f"{names[np.argmin(solved.any(axis=1))]} has no inverse"
-    for a, row in enumerate(table):  # one at a time: all together are the cube of the order
+    for a, row in enumerate(table):  # one at a time, since all take memory of the cubed order
         unequal = np.argwhere(table[row] != row[table])  # (a . b) . c and a . (b . c)
         if len(unequal):
             b, c = unequal[0]
             left, right = names[table[row[b], c]], names[row[table[b, c]]]
             a, b, c = names[a], names[b], names[c]
-            return (
-                f"it is not associative, ({a} . {b}) . {c} is {left}, {a} . ({b} . {c}) is {right}"
-            )
+            return f"not associative: ({a} . {b}) . {c} is {left}, {a} . ({b} . {c}) is {right}"
     return None
 
 
 def built_in(name: str) -> Group:
-    """A group by its name, see `BUILT_IN`.
+    """Return the group of a name in `BUILT_IN`; raise ValueError for any other name.
 
-    `z2` is the task as Zhang et al. (2022) publish it: values 0 and 1, `val` keeps and `not` flips.
-    Raises ValueError for another name.
+    `z2` is the group of Zhang et al. (2022): values 0 and 1, `val` keeps and `not` flips.
     """
     if name == "z2":
         return group(("0", "1"), [[0, 1], [1, 0]], operators=("val", "not"))
@@ -125,11 +121,11 @@ def built_in(name: str) -> Group:
     if name == "klein":
         every = np.arange(4)
         return group(("00", "01", "10", "11"), every[:, None] ^ every)
-    raise ValueError(f"no group is called {name!r}; there are {', '.join(BUILT_IN)}")
+    raise ValueError(f"no group named {name!r}; there are {', '.join(BUILT_IN)}")
 
 
 def _cyclic(order: int) -> Group:
-    """Addition modulo the order."""
+    """Return addition modulo the order."""
     every = np.arange(order)
     names = tuple(map(str, every))
     table = (every[:, None] + every) % order
@@ -137,7 +133,7 @@ def _cyclic(order: int) -> Group:
 
 
 def _dihedral(n: int) -> Group:
-    """Symmetries of the regular n-gon: (r, s)(r', s') = (r + (-1)^s r' mod n, s + s' mod 2)."""
+    """Return the symmetries of the n-gon: (r, s)(r', s') = (r + (-1)^s r' mod n, s + s' mod 2)."""
     r, s = np.tile(np.arange(n), 2), np.repeat([0, 1], n)
     turned = (r[:, None] + (-1) ** s[:, None] * r) % n
     flipped = (s[:, None] + s) % 2
@@ -145,22 +141,21 @@ def _dihedral(n: int) -> Group:
 
 
 def _symmetric(n: int) -> Group:
-    """Permutations of 1 to n, written as what they put in order; (g . x)(i) = g(x(i))."""
+    """Return the permutations of 1 to n, named by their values; (g . x)(i) = g(x(i))."""
     every = list(itertools.permutations(range(n)))
     table = [[every.index(tuple(g[i] for i in x)) for x in every] for g in every]
     return group(["".join(str(i + 1) for i in x) for x in every], table)
 
 
 def classes(group: Group) -> Int[np.ndarray, "order"]:
-    """What is left of each element when the order of factors is forgotten, numbered.
+    """Return the class of each element in the commutator quotient, numbered from 0.
 
-    Two elements are in one class when they differ by commutators; a product's class follows from
-    the classes of its factors alone. In a commutative group each element is its own class; in D3
-    rotations are one and reflections the other.
+    The class of a product depends on the classes of its factors, not on their order. In a
+    commutative group each element is its own class; D3 has two, rotations and reflections.
     """
     products = group.table[group.table, group.inverse[:, None]]  # a b a^-1, by a and b
     commutators = np.unique(group.table[products, group.inverse])
-    for _ in range(group.order.bit_length()):  # products of twice as many each time: all, at last
+    for _ in range(group.order.bit_length()):  # each pass doubles the length of the products
         commutators = np.unique(group.table[np.ix_(commutators, commutators)])
-    smallest = group.table[:, commutators].min(axis=1)  # of a coset, which it stands for
+    smallest = group.table[:, commutators].min(axis=1)  # represents the coset
     return np.unique(smallest, return_inverse=True)[1]

@@ -2,11 +2,11 @@
 
 A `LegoTransformer` with learned heads and norms after the sublayers is BERT (untied) or ALBERT
 without its embedding factorisation (tied: one layer, applied several times). Any of its heads can
-be replaced by an association or convolution head (`attention.py`), and the norms can come first,
-which is easier to train without a long warm-up. A `LibraryTransformer` is any encoder of the
-transformers library with the same head on top. Both have
+be replaced by an association or convolution head (`lego_attention.py`), and the norms can come
+first, which trains more easily without a long warm-up. A `LibraryTransformer` is any encoder of the
+transformers library with the same classifier on top. Both have
 
-    forward(tokens, places)     logits at the places asked for, here the clauses' variables
+    forward(tokens, indices)    logits at the given positions, here the clauses' variables
     read(tokens, ...)           hidden states of all layers and attention maps, in one pass
 """
 
@@ -27,16 +27,16 @@ from scripts.anatomy.settings import Heads
 if TYPE_CHECKING:
     from transformers import PreTrainedModel  # importing transformers takes seconds
 
-EPSILON = 1e-12  # of the norms, as BERT has it
+EPSILON = 1e-12  # of the norms, as in BERT
 
 
 @dataclass(frozen=True)
 class LegoReading:
-    """What a model does on sentences, layer by layer.
+    """Hidden states and attention maps of a model on sentences.
 
     Attributes:
-        hidden: Hidden states; layer 0 are the embeddings. At the places asked for, in their order.
-        maps: Attention weights of the learned heads, queries by keys, if they were asked for.
+        hidden: Hidden states at the requested positions; layer 0 has the embeddings.
+        maps: Attention weights of the learned heads, queries by keys, if requested.
     """
 
     hidden: Float[Tensor, "sentences layers places d_model"]
@@ -44,14 +44,14 @@ class LegoReading:
 
 
 class LegoTransformer(nn.Module):
-    """An encoder with learned absolute positions and one classifier for all places.
+    """An encoder with learned absolute positions and one classifier for all positions.
 
     Args:
-        architecture: Its shape.
+        architecture: Shape of the model.
         d_vocab: Number of tokens.
-        length: Number of places in a sentence.
-        classes: Values that a variable can have; 1 for a single logit, where there are two.
-        special: Tokens that association heads leave out: no word of the task.
+        length: Number of tokens in a sentence.
+        classes: Number of values of a variable; 1 for a single logit, where there are two.
+        special: Tokens that association heads leave out.
         generator: Draws the initial weights.
     """
 
@@ -72,7 +72,7 @@ class LegoTransformer(nn.Module):
         self.W_pos = nn.Parameter(torch.empty(length, d_model))
         heads = architecture.heads * (count // len(architecture.heads))
         self.layers = nn.ModuleList(Layer(architecture, each) for each in heads)
-        # BERT's comes after the embeddings, that of a pre-norm model before the classifier
+        # after the embeddings as in BERT, or before the classifier of a pre-norm model
         self.norm = nn.LayerNorm(d_model, eps=EPSILON)
         self.classifier = nn.Linear(d_model, classes)
         self.register_buffer("special", torch.tensor(sorted(special)), persistent=False)
@@ -81,58 +81,61 @@ class LegoTransformer(nn.Module):
     def forward(
         self,
         tokens: Int64[Tensor, "sentences length"],
-        places: Int64[Tensor, "sentences places"],
+        indices: Int64[Tensor, "sentences indices"],
         *,
         iterations: int | None = None,
-    ) -> Float[Tensor, "sentences places classes"]:
-        """Logits at the places asked for; the last layer computes nothing at the others."""
+    ) -> Float[Tensor, "sentences indices classes"]:
+        """Return logits at `indices`; the last layer computes nothing elsewhere."""
         x, same = self._start(tokens)
         layers = self._sequence(iterations)
         for layer in layers[:-1]:
             x, _ = layer(x, same)
-        x, _ = layers[-1](x, same, places=places)
+        x, _ = layers[-1](x, same, indices=indices)
         return self.classify(x)
 
     def classify(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any classes"]:
-        """Logits from hidden states of any layer."""
+        """Return logits from hidden states of any layer."""
         return self.classifier(self.norm(hidden) if self.architecture.norm == "pre" else hidden)
 
     def read(
         self,
         tokens: Int64[Tensor, "sentences length"],
-        places: Int64[Tensor, "sentences places"] | None = None,
+        indices: Int64[Tensor, "sentences indices"] | None = None,
         *,
         maps: bool = False,
         iterations: int | None = None,
     ) -> LegoReading:
-        """Hidden states of all layers, everywhere or at `places`, and maps if asked for.
+        """Return hidden states of all layers, everywhere or at `indices`, and maps if requested.
 
         Raises:
-            ValueError: Maps are wanted of a model whose layers have different numbers of learned
-                heads.
+            ValueError: Maps are requested, and layers have different numbers of learned heads.
         """
         if maps and len({layer.heads.learned for layer in self.layers}) > 1:
             raise ValueError("attention maps need the same number of learned heads in all layers")
         x, same = self._start(tokens)
-        hidden, found = [at(x, places)], []
+        hidden, all_weights = [at(x, indices)], []
         for layer in self._sequence(iterations):
             x, weights = layer(x, same, maps=maps)
-            hidden.append(at(x, places))
-            found.append(weights)
-        return LegoReading(torch.stack(hidden, dim=1), torch.stack(found, dim=1) if maps else None)
+            hidden.append(at(x, indices))
+            all_weights.append(weights)
+        return LegoReading(
+            torch.stack(hidden, dim=1), torch.stack(all_weights, dim=1) if maps else None
+        )
 
     def _sequence(self, iterations: int | None) -> list["Layer"]:
-        """The layers in the order in which they run."""
+        """Return the layers in the order in which they run."""
         if self.architecture.tied:
             return [self.layers[0]] * (iterations or self.architecture.n_layers)
         if iterations not in (None, len(self.layers)):
-            raise ValueError(f"an untied model of {len(self.layers)} layers has no iterations")
+            raise ValueError(
+                f"iterations: an untied model has {len(self.layers)} layers, got {iterations}"
+            )
         return list(self.layers)
 
     def _start(
         self, tokens: Int64[Tensor, "sentences length"]
     ) -> tuple[Float[Tensor, "sentences length d_model"], Associates | None]:
-        """Embeddings, and who associates with whom, which all layers share."""
+        """Return the embeddings, and the associates, which all layers share."""
         x = functional.embedding(tokens, self.W_E) + self.W_pos[: tokens.shape[1]]
         if self.architecture.norm == "post":
             x = self.norm(x)
@@ -143,7 +146,7 @@ class LegoTransformer(nn.Module):
 
 
 class Layer(nn.Module):
-    """Mixing over places by all kinds of heads, then a feed-forward layer."""
+    """Attention by all kinds of heads, then a feed-forward layer."""
 
     def __init__(self, architecture: ArchitectureSettings, heads: Heads) -> None:
         super().__init__()
@@ -167,14 +170,14 @@ class Layer(nn.Module):
         x: Float[Tensor, "sentences length d_model"],
         same: Associates | None,
         *,
-        places: Int64[Tensor, "sentences places"] | None = None,
+        indices: Int64[Tensor, "sentences indices"] | None = None,
         maps: bool = False,
-    ) -> tuple[Float[Tensor, "sentences places d_model"], Tensor | None]:
-        """The layer's output, everywhere or at `places` alone, and the learned heads' weights."""
+    ) -> tuple[Float[Tensor, "sentences indices d_model"], Tensor | None]:
+        """Return the output, everywhere or at `indices` only, and the learned heads' weights."""
         mixed, weights = self.mixing(
-            self.norm_mix(x) if self.pre else x, same, places=places, maps=maps
+            self.norm_mix(x) if self.pre else x, same, indices=indices, maps=maps
         )
-        x = at(x, places) + self._drop(mixed)
+        x = at(x, indices) + self._drop(mixed)
         if not self.pre:
             x = self.norm_mix(x)
         inner = functional.gelu(self.W_in(self.norm_ff(x) if self.pre else x))
@@ -189,7 +192,7 @@ class LibraryTransformer(nn.Module):
     """An encoder of the transformers library, pretrained or not, with a classifier on top.
 
     Args:
-        encoder: BertModel, AlbertModel or alike; its pooler is not used.
+        encoder: BertModel, AlbertModel or similar; its pooler is not used.
         classes: As for `LegoTransformer`.
         generator: Draws the classifier's initial weights.
     """
@@ -205,47 +208,47 @@ class LibraryTransformer(nn.Module):
     def forward(
         self,
         tokens: Int64[Tensor, "sentences length"],
-        places: Int64[Tensor, "sentences places"],
+        indices: Int64[Tensor, "sentences indices"],
         *,
         iterations: int | None = None,
-    ) -> Float[Tensor, "sentences places classes"]:
-        """Logits at the places asked for."""
+    ) -> Float[Tensor, "sentences indices classes"]:
+        """Return logits at `indices`."""
         with self._iterated(iterations):
-            return self.classify(at(self.encoder(tokens).last_hidden_state, places))
+            return self.classify(at(self.encoder(tokens).last_hidden_state, indices))
 
     def classify(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any classes"]:
-        """Logits from hidden states of any layer."""
+        """Return logits from hidden states of any layer."""
         return self.classifier(hidden)
 
     def read(
         self,
         tokens: Int64[Tensor, "sentences length"],
-        places: Int64[Tensor, "sentences places"] | None = None,
+        indices: Int64[Tensor, "sentences indices"] | None = None,
         *,
         maps: bool = False,
         iterations: int | None = None,
     ) -> LegoReading:
-        """Hidden states of all layers, everywhere or at `places`, and maps if asked for.
+        """Return hidden states of all layers, everywhere or at `indices`, and maps if requested.
 
         Raises:
-            ValueError: The model gives no attention maps.
+            ValueError: Maps are requested, and the model does not return any.
         """
         if maps:
-            self.encoder.set_attn_implementation("eager")  # the fused one has no maps to give
+            self.encoder.set_attn_implementation("eager")  # the fused one returns no maps
         with self._iterated(iterations):
             output = self.encoder(tokens, output_hidden_states=True, output_attentions=maps)
         if maps and (not output.attentions or any(layer is None for layer in output.attentions)):
-            raise ValueError(f"a {self.encoder.config.model_type} gives no attention maps")
-        hidden = torch.stack([at(state, places) for state in output.hidden_states], dim=1)
+            raise ValueError(f"a {self.encoder.config.model_type} returns no attention maps")
+        hidden = torch.stack([at(state, indices) for state in output.hidden_states], dim=1)
         return LegoReading(hidden, torch.stack(output.attentions, dim=1) if maps else None)
 
     @contextmanager
     def _iterated(self, iterations: int | None) -> Iterator[None]:
-        """The encoder with another number of times that its tied layer is applied."""
+        """Apply the encoder's tied layer another number of times within the context."""
         config = self.encoder.config
         trained = config.num_hidden_layers
         if iterations not in (None, trained) and config.model_type != "albert":
-            raise ValueError(f"an untied model of {trained} layers has no iterations")
+            raise ValueError(f"iterations: an untied model has {trained} layers, got {iterations}")
         config.num_hidden_layers = iterations or trained
         try:
             yield
@@ -257,7 +260,7 @@ LegoModel = LegoTransformer | LibraryTransformer
 
 
 def _draw(module: nn.Module, init: float | None, generator: torch.Generator) -> None:
-    """Initial weights: normal matrices, kernels of variance 1 / window, no biases, plain norms."""
+    """Draw initial weights: normal matrices, kernels of variance 1 / window, zero biases."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if "norm" in name:

@@ -1,9 +1,9 @@
-"""Where a model's heads look, and in which layer it knows a variable's value.
+"""Scores of attention heads, and linear probes of every layer.
 
-Head scores, in the paper's terms association and manipulation, need attention maps and tokens of
-any model. Layer probes are linear classifiers on the hidden states at the variables' places. They
-are fitted in closed form from sums over sentences, so that all layers and positions cost one
-forward pass and little more, and no hidden state is kept.
+Head scores (association and manipulation in the paper's terms) need the attention maps and tokens
+of any model. Layer probes are linear classifiers of a variable's value on the hidden states at the
+variables. They are fitted in closed form from sums over sentences, so that all layers and positions
+take little more than one forward pass, and no hidden state is kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,8 +17,8 @@ from torch.nn import functional
 
 from scripts.anatomy.lego_attention import partners
 
-WINDOW = 2  # places to each side that count as the neighbourhood of manipulation
-SENTENCES_AT_ONCE = 50
+WINDOW = 2  # positions to each side in the neighbourhood of manipulation
+BATCH_SIZE = 50  # sentences
 
 States = tuple[
     Float[Tensor, "sentences layers positions d_model"], Int64[Tensor, "sentences positions"]
@@ -27,15 +27,14 @@ States = tuple[
 
 @dataclass(frozen=True)
 class HeadScores:
-    """Attention mass, on average over queries, of every head of every layer.
+    """Mean attention mass over queries, for every head of every layer.
 
     Attributes:
-        association: On the other places of the query's token; queries that have any.
-        association_on_variables: The same, of queries that are variables.
-        manipulation: On the query's place and two places to each side.
-        best_offset: The place, relative to the query's, that gets most over all queries.
-        best_offset_mass: That mass; queries without such a place count as 0.
-        distance: Mean distance between query and key, in places.
+        association: Mass on the other positions of the query's token, over queries that have any.
+        association_on_variables: `association` over queries that are variables.
+        manipulation: Mass on the query's position and two positions to each side.
+        best_offset: The offset from the query with the largest mean mass.
+        best_offset_mass: That mass; queries without a key at the offset count as 0.
     """
 
     association: Float[np.ndarray, "layers heads"]
@@ -43,15 +42,14 @@ class HeadScores:
     manipulation: Float[np.ndarray, "layers heads"]
     best_offset: Int64[np.ndarray, "layers heads"]
     best_offset_mass: Float[np.ndarray, "layers heads"]
-    distance: Float[np.ndarray, "layers heads"]
 
 
 @torch.inference_mode()
 def attention_maps(
     model: nn.Module, tokens: Int64[Tensor, "sentences length"]
 ) -> Iterator[Float[Tensor, "sentences layers heads length length"]]:
-    """The maps of a model of `models.py`, some sentences at a time."""
-    for part in tokens.split(SENTENCES_AT_ONCE):
+    """Yield the attention maps of a model of `models.py`, some sentences at a time."""
+    for part in tokens.split(BATCH_SIZE):
         yield model.read(part, maps=True).maps
 
 
@@ -60,15 +58,15 @@ def head_scores(
     tokens: Int64[Tensor, "sentences length"],
     variables: Int64[Tensor, "letters"],
 ) -> HeadScores:
-    """Scores from maps of consecutive sentences; uniform maps score 1 and 5 over the length.
+    """Return the scores of every head from the maps of consecutive sentences.
 
     Args:
-        maps: Attention weights, in parts.
-        tokens: The sentences of all parts.
+        maps: Attention weights in batches.
+        tokens: The sentences of all batches.
         variables: The tokens that are variables.
 
     Raises:
-        ValueError: No token of any sentence occurs twice, or no variable does.
+        ValueError: In no sentence does a token, or a variable, occur twice.
     """
     total, on_partners, queries = 0.0, 0.0, 0.0
     first = 0
@@ -83,7 +81,7 @@ def head_scores(
         total += part.double().sum(dim=0).cpu().numpy()
     for asked, name in zip(queries, ("token", "variable"), strict=True):
         if not asked:
-            raise ValueError(f"no {name} occurs twice in a sentence, so association has no score")
+            raise ValueError(f"no {name} occurs twice in a sentence: association is undefined")
     mean = total / first
     length = mean.shape[-1]
     offsets = np.arange(-(length - 1), length)
@@ -95,7 +93,6 @@ def head_scores(
         manipulation=by_offset[..., np.abs(offsets) <= WINDOW].sum(axis=-1),
         best_offset=offsets[by_offset.argmax(axis=-1)],
         best_offset_mass=by_offset.max(axis=-1),
-        distance=by_offset @ np.abs(offsets),
     )
 
 
@@ -103,14 +100,14 @@ def head_scores(
 def states(
     model: nn.Module,
     tokens: Int64[Tensor, "sentences length"],
-    places: Int64[Tensor, "sentences positions"],
+    indices: Int64[Tensor, "sentences positions"],
     values: Int64[Tensor, "sentences positions"],
     *,
-    at_once: int = SENTENCES_AT_ONCE,
+    batch_size: int = BATCH_SIZE,
     **options: int,
 ) -> Iterator[States]:
-    """Hidden states of all layers at the variables' places, and the values, in parts."""
-    split = (array.split(at_once) for array in (tokens, places, values))
+    """Yield the hidden states of all layers at the variables, and the values, in batches."""
+    split = (array.split(batch_size) for array in (tokens, indices, values))
     for some, where, answers in zip(*split, strict=True):
         yield model.read(some, where, **options).hidden, answers
 
@@ -119,12 +116,12 @@ def states(
 def fit_probes(
     parts: Iterable[States], *, classes: int, shared: bool = True, ridge: float = 1e-4
 ) -> Float[Tensor, "layers positions inputs classes"]:
-    """Linear classifiers of the value: ridge regression on one-hot targets, largest output wins.
+    """Fit linear classifiers of the value: ridge regression on one-hot targets, argmax decides.
 
     Args:
         parts: Hidden states and values of the probe's training sentences.
         classes: Number of values.
-        shared: One probe a layer for all positions (an axis of size 1), or one for each.
+        shared: One probe per layer for all positions (an axis of size 1), or one for each position.
         ridge: Penalty, relative to the mean square of a hidden state's entries.
 
     Returns:
@@ -147,7 +144,7 @@ def fit_probes(
 def probe_accuracy(
     weights: Float[Tensor, "layers probes inputs classes"], parts: Iterable[States]
 ) -> Float[np.ndarray, "layers positions"]:
-    """Accuracy of fitted probes on other sentences, by position, whichever are shared."""
+    """Return the accuracy of fitted probes on other sentences, by layer and position."""
     right, count = 0.0, 0
     for hidden, values in parts:
         W = weights.to(hidden.dtype)
@@ -163,7 +160,7 @@ def probe_accuracy(
 def _inputs(
     hidden: Float[Tensor, "sentences layers positions d_model"], *, shared: bool
 ) -> Float[Tensor, "layers probes rows inputs"]:
-    """The rows that each probe sees, with a one for its bias."""
+    """Return the inputs of each probe, with a one for its bias."""
     rows = functional.pad(hidden, (0, 1), value=1.0).permute(1, 2, 0, 3)
     if shared:
         rows = rows.transpose(1, 2).flatten(1, 2)[:, None]
@@ -173,15 +170,15 @@ def _inputs(
 def resolve_layer(
     accuracies: Float[np.ndarray, "layers positions"], *, threshold: float = 0.95
 ) -> Float[np.ndarray, "positions"]:
-    """rho(k), the first layer whose probe knows position k; infinity if none does."""
+    """Return rho(k), the first layer whose probe is at the threshold at position k, or infinity."""
     known = accuracies >= threshold
     return np.where(known.any(axis=0), known.argmax(axis=0), np.inf)
 
 
 def linearity(resolved: Float[np.ndarray, "positions"]) -> float:
-    """R squared of rho on k over the positions that are resolved; NaN with fewer than three.
+    """Return R squared of rho on k over the resolved positions.
 
-    NaN too where all are resolved in one layer: then there is nothing to explain.
+    NaN with fewer than three resolved positions, and where all are resolved in one layer.
     """
     position = np.flatnonzero(np.isfinite(resolved))
     layer = resolved[position]
@@ -191,5 +188,5 @@ def linearity(resolved: Float[np.ndarray, "positions"]) -> float:
 
 
 def order_violations(resolved: Float[np.ndarray, "positions"]) -> int:
-    """Positions that are resolved later than the one after them in the chain."""
+    """Return the number of positions resolved in a later layer than their successor."""
     return int((resolved[:-1] > resolved[1:]).sum())

@@ -1,9 +1,9 @@
 """The LEGO task: sentences of clauses that bind variables to group elements, and their answers.
 
-A clause binds a variable to an operator on a literal or on another variable, and a sentence holds
-n clauses in random order (Zhang et al. 2022, "Unveiling Transformers with LEGO", section 2). What
-is asked is the value of every variable. Clauses are numbered in chain order, roots before what
-hangs on them; where a clause stands in the sentence is its slot.
+A clause binds a variable to an operator on a literal or on another variable. A sentence has n
+clauses in random order (Zhang et al. 2022, "Unveiling Transformers with LEGO", section 2). The
+answer is the value of every variable. Clauses are numbered in chain order, roots before the clauses
+that use them; the position of a clause in the sentence is its slot.
 """
 
 import string
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase  # importing transformers takes seconds
 
 START, END, EQUALS, COMMA = "[CLS]", "[SEP]", "=", ","
-CLAUSES = {  # what a clause consists of; a word is itself
+CLAUSES = {  # the parts of a clause; a symbol appears as it is
     "published": ("variable", EQUALS, "operator", "operand", COMMA),
     "compact": ("variable", "operator", "operand"),
 }
-SENTENCES_AT_ONCE = 10_000  # what is drawn at once stays in the processor's cache
+SENTENCES_PER_CHUNK = 10_000  # a chunk fits the processor's cache
 
 Form = Literal["published", "compact"]
 
@@ -45,10 +45,10 @@ class Layout:
         form: A clause is `variable = operator operand ,` ("published", five tokens) or
             `variable operator operand` ("compact", three).
         letters: The alphabet of variables.
-        operators: What the group's elements are called as operators.
-        literals: What they are called as values.
+        operators: The names of the group's elements as operators.
+        literals: Their names as values.
         vocabulary: The token id of every symbol.
-        d_vocab: Size of the vocabulary that the ids are from.
+        d_vocab: Size of the vocabulary of the ids.
     """
 
     form: Form
@@ -60,32 +60,32 @@ class Layout:
 
     @property
     def tokens_per_clause(self) -> int:
-        """Distance between the variables of neighbouring clauses, in tokens."""
+        """Return the distance between the variables of neighbouring clauses, in tokens."""
         return len(CLAUSES[self.form])
 
     def length(self, n: int) -> int:
-        """Tokens in a sentence of n clauses."""
+        """Return the number of tokens in a sentence of n clauses."""
         return n * self.tokens_per_clause + 2
 
     def ids(self, symbols: Sequence[str]) -> Integer[np.ndarray, "symbols"]:
-        """Token ids of some symbols, in the smallest signed type that holds all ids."""
+        """Return the token ids of symbols, in the smallest signed type that holds all ids."""
         dtype = np.min_scalar_type(-self.d_vocab)
         return np.array([self.vocabulary[symbol] for symbol in symbols], dtype=dtype)
 
 
 def alphabet(size: int) -> tuple[str, ...]:
-    """Names of variables: a to z, and then pairs of letters, which are one token each."""
+    """Return names of variables: a to z, then pairs of letters, which are one token each."""
     letters = string.ascii_lowercase
     names = [*letters, *map("".join, product(letters, repeat=2))]
     if not 1 <= size <= len(names):
-        raise ValueError(f"an alphabet has 1 to {len(names)} letters, not {size}")
+        raise ValueError(f"expected 1 to {len(names)} letters, got {size}")
     return tuple(names[:size])
 
 
 def layout(group: Group, letters: Sequence[str], *, form: Form = "published") -> Layout:
-    """A layout with token ids of its own, from 0 on.
+    """Return a layout with its own token ids, counted from 0.
 
-    Raises ValueError where an element of the group is called like something else.
+    Raises ValueError if an element of the group has the name of another symbol.
     """
     symbols = _symbols(group, letters, form)
     vocabulary = {symbol: number for number, symbol in enumerate(symbols)}
@@ -93,12 +93,12 @@ def layout(group: Group, letters: Sequence[str], *, form: Form = "published") ->
 
 
 def _symbols(group: Group, letters: Sequence[str], form: Form) -> list[str]:
-    """All that can stand in a sentence. Raises ValueError when something stands for two things."""
+    """Return all symbols of sentences; raise ValueError if one has two meanings."""
     marks = [word for word in CLAUSES[form] if word in (EQUALS, COMMA)]
     symbols = [START, END, *marks, *letters, *group.operators, *group.names]
     twice = sorted({symbol for symbol in symbols if symbols.count(symbol) > 1})
     if twice:
-        raise ValueError(f"{twice[0]!r} stands for two things: rename an element or a letter")
+        raise ValueError(f"{twice[0]!r} has two meanings: rename an element or a letter")
     return symbols
 
 
@@ -109,35 +109,35 @@ def of_tokenizer(
     *,
     words: Mapping[str, str] | None = None,
 ) -> Layout:
-    """The published layout in the token ids of a pretrained model's tokenizer.
+    """Return the published layout in the token ids of a pretrained model's tokenizer.
 
-    Every symbol must be one token, alone and within a sentence: otherwise variables are not where
-    they are looked for, and nothing fails. `words` gives other words for some symbols: for those
-    that the tokenizer splits, or to hide from the model what `not` means.
+    Every symbol must be one token, alone and within a sentence; otherwise the variables are at
+    wrong positions without any error. `words` gives other words for some symbols: for those that
+    the tokenizer splits, or to hide the meaning of `not` from the model.
 
     Raises:
-        ValueError: The tokenizer splits or does not know a symbol (named), two are the same token,
-            or sentences do not start and end with one special token each.
+        ValueError: The tokenizer splits or does not know a symbol (named), two symbols are the same
+            token, or sentences do not start and end with one special token each.
     """
     words = dict(words or {})
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
         raise ValueError("the tokenizer has no tokens for the start and the end of a sentence")
     symbols = _symbols(group, letters, "published")[2:]
     for symbol in words.keys() - set(symbols):
-        raise ValueError(f"a word is given for {symbol!r}, which is in no sentence")
+        raise ValueError(f"words: {symbol!r} is not a symbol of the sentences")
     written = {symbol: words.get(symbol, symbol) for symbol in symbols}
     vocabulary = {symbol: _one_token(tokenizer, word) for symbol, word in written.items()}
     vocabulary |= {START: tokenizer.cls_token_id, END: tokenizer.sep_token_id}
     _check_all_differ(vocabulary, written)
-    found = Layout(
+    published = Layout(
         "published", tuple(letters), group.operators, group.names, vocabulary, len(tokenizer)
     )
-    _check_stride(tokenizer, found, written)
-    return found
+    _check_stride(tokenizer, published, written)
+    return published
 
 
 def _one_token(tokenizer: "PreTrainedTokenizerBase", word: str) -> int:
-    """The one token of a word. Raises ValueError, naming the word, for none or several."""
+    """Return the token of a word; raise ValueError with the word if it is not exactly one."""
     ids = tokenizer(word, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
         pieces = " ".join(tokenizer.convert_ids_to_tokens(ids))
@@ -152,7 +152,7 @@ def _check_all_differ(vocabulary: Mapping[str, int], written: Mapping[str, str])
     for symbol, token in vocabulary.items():
         if token in seen:
             both = " and ".join(repr(written.get(s, s)) for s in (seen[token], symbol))
-            raise ValueError(f"the tokenizer does not tell {both} apart")
+            raise ValueError(f"the tokenizer has the same token for {both}")
         seen[token] = symbol
 
 
@@ -170,15 +170,15 @@ def _check_stride(
     ids = tokenizer(" ".join(written[symbol] for symbol in symbols))["input_ids"]
     expected = layout.ids([START, *symbols, END]).tolist()
     if len(ids) != len(expected):
-        raise ValueError(f"the tokenizer makes {len(ids)} tokens of {n} clauses, not 5 n + 2")
-    for symbol, found, wanted in zip([START, *symbols, END], ids, expected, strict=True):
-        if found != wanted:
-            token = tokenizer.convert_ids_to_tokens(found)
-            raise ValueError(f"within a sentence the tokenizer makes {token!r} of {symbol!r}")
+        raise ValueError(f"expected 5 n + 2 tokens for {n} clauses, the tokenizer has {len(ids)}")
+    for symbol, actual, wanted in zip([START, *symbols, END], ids, expected, strict=True):
+        if actual != wanted:
+            token = tokenizer.convert_ids_to_tokens(actual)
+            raise ValueError(f"within a sentence the tokenizer turns {symbol!r} into {token!r}")
 
 
 def text(layout: Layout, tokens: Integer[np.ndarray, "length"]) -> list[str]:
-    """The symbols of one sentence."""
+    """Return the symbols of one sentence."""
     symbols = {token: symbol for symbol, token in layout.vocabulary.items()}
     return [symbols[token] for token in tokens.tolist()]
 
@@ -188,12 +188,12 @@ def text(layout: Layout, tokens: Integer[np.ndarray, "length"]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What sentences are drawn from: group, graph, letters, operators, and how they are written.
+    """A distribution of sentences: group, graph, letters, operators, and layout.
 
     Attributes:
-        group: Where values and operators are from.
+        group: Group of the values and operators.
         layout: How sentences are written.
-        graph: Which clause uses which, fixed or drawn for each sentence.
+        graph: The clause that each clause uses, fixed or drawn for each sentence.
         n: Number of clauses.
         letters: Numbers of the letters in use (None: the whole alphabet).
         operators: Numbers of the operators in use, all equally likely (None: all). A root is
@@ -201,7 +201,7 @@ class Task:
         order: The slot of each clause (None: shuffled in each sentence).
 
     Raises:
-        ValueError: There are fewer letters than clauses, or a setting contradicts another.
+        ValueError: There are fewer letters than clauses, or two attributes contradict each other.
     """
 
     group: Group
@@ -215,17 +215,21 @@ class Task:
     def __post_init__(self) -> None:
         written = self.layout.operators, self.layout.literals
         if written != (self.group.operators, self.group.names):
-            raise ValueError("the layout is of another group")
+            raise ValueError("the layout belongs to another group")
         clauses = graphs.draw(self.graph, 1, np.random.default_rng(0)).shape[1]
         if clauses != self.n:
-            raise ValueError(f"the graph has {clauses} clauses, not {self.n}")
+            raise ValueError(f"expected a graph of {self.n} clauses, got {clauses}")
         letters = len(set(self.letters_used))
         if letters < self.n:
-            raise ValueError(f"{self.n} clauses need as many letters; there are {letters}")
+            raise ValueError(f"expected at least {self.n} letters, one per clause, got {letters}")
         if self.order is not None and sorted(self.order) != list(range(self.n)):
-            raise ValueError(f"the order of clauses is no permutation of 0 to {self.n - 1}")
+            raise ValueError(
+                f"order: expected a permutation of 0 to {self.n - 1}, got {self.order}"
+            )
         if not set() < set(self.operators_used) <= set(range(self.group.order)):
-            raise ValueError(f"operators are some of 0 to {self.group.order - 1}")
+            raise ValueError(
+                f"operators: expected some of 0 to {self.group.order - 1}, got {self.operators}"
+            )
 
     @classmethod
     def from_settings(
@@ -264,12 +268,12 @@ class Task:
 
     @property
     def letters_used(self) -> tuple[int, ...]:
-        """Numbers of the letters in use."""
+        """Return the numbers of the letters in use."""
         return tuple(range(len(self.layout.letters))) if self.letters is None else self.letters
 
     @property
     def operators_used(self) -> tuple[int, ...]:
-        """Numbers of the operators in use."""
+        """Return the numbers of the operators in use."""
         return tuple(range(self.group.order)) if self.operators is None else self.operators
 
 
@@ -292,19 +296,19 @@ def _graph(settings: TaskSettings) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Sentences with their answers; all but the tokens is in chain order.
+    """Sentences with their answers; everything but the tokens is in chain order.
 
     Attributes:
         tokens: Token ids, special ones included.
-        values: The value of each clause's variable; -1 where a missing clause leaves it open.
-        places: Where the variable of each clause stands, in tokens: 1, 6, 11, ... as published.
-        parents: The clause that each clause uses, see `graphs`.
+        values: The value of each clause's variable; -1 where it depends on a missing clause.
+        indices: Index in the sentence of each clause's variable: 1, 6, 11, ... as published.
+        parents: The clause that each clause uses (`graphs`).
         operators: The operator of each clause; the identity at roots.
     """
 
     tokens: Int64[np.ndarray, "sentences length"]
     values: Int64[np.ndarray, "sentences n"]
-    places: Int64[np.ndarray, "sentences n"]
+    indices: Int64[np.ndarray, "sentences n"]
     parents: Int64[np.ndarray, "sentences n"]
     operators: Int64[np.ndarray, "sentences n"]
 
@@ -319,24 +323,24 @@ def sample(task: Task, count: int, rng: np.random.Generator) -> Batch:
     """Draw sentences; a million of twelve clauses take a few seconds.
 
     Literals and operators are independent and uniform, letters a random selection. Raises
-    ValueError where a missing clause leaves no letter to name it by.
+    ValueError if no letter is left to name a missing clause.
     """
     parts = [
-        _sentences(task, min(SENTENCES_AT_ONCE, count - first), rng)
-        for first in range(0, count, SENTENCES_AT_ONCE)
+        _sentences(task, min(SENTENCES_PER_CHUNK, count - first), rng)
+        for first in range(0, count, SENTENCES_PER_CHUNK)
     ]
     return Batch(*(np.concatenate(part, dtype=np.int64) for part in zip(*parts, strict=True)))
 
 
-def test_sentences(task: Task, count: int, seed: int, purpose: str = "test") -> Batch:
-    """Draw sentences to test on; they are the same for every variant of a task."""
+def seeded_sample(task: Task, count: int, seed: int, purpose: str = "test") -> Batch:
+    """Draw sentences for a purpose; they are the same for every variant of a task."""
     return sample(task, count, seeding.numpy_generator(seed, purpose))
 
 
 def _sentences(
     task: Task, count: int, rng: np.random.Generator
 ) -> tuple[Integer[np.ndarray, "sentences _"], ...]:
-    """The fields of a batch, in 16 bits where they fit: they are then drawn and moved fastest."""
+    """Return the fields of a batch, in 16 bits where they fit, since these are drawn fastest."""
     parents = graphs.draw(task.graph, count, rng).astype(np.int16)
     operators = _operators(task, parents, rng)
     literals = rng.integers(task.group.order, size=parents.shape, dtype=np.int16)
@@ -349,14 +353,14 @@ def _sentences(
         "operator": ids["operators"][operators],
         "operand": np.where(parents == ROOT, ids["literals"][literals], used),
     }
-    places = 1 + task.layout.tokens_per_clause * _slots(task, count, rng)
-    return _write(task.layout, written, places), values, places, parents, operators
+    indices = 1 + task.layout.tokens_per_clause * _slots(task, count, rng)
+    return _write(task.layout, written, indices), values, indices, parents, operators
 
 
 def _operators(
     task: Task, parents: Integer[np.ndarray, "sentences n"], rng: np.random.Generator
 ) -> Integer[np.ndarray, "sentences n"]:
-    """Any of those in use, but the identity at roots."""
+    """Return random operators of those in use, and the identity at roots."""
     used = np.array(task.operators_used, dtype=np.int16)
     drawn = used[rng.integers(len(used), size=parents.shape, dtype=np.int16)]
     return np.where(parents == ROOT, np.int16(task.group.identity), drawn)
@@ -365,21 +369,21 @@ def _operators(
 def _variables(
     task: Task, parents: Integer[np.ndarray, "sentences n"], rng: np.random.Generator
 ) -> tuple[Integer[np.ndarray, "sentences n"], Integer[np.ndarray, "sentences n"]]:
-    """Tokens of the variable that each clause defines and of the one that it uses.
+    """Return the tokens of the variable that each clause defines and of the one that it uses.
 
-    A missing clause is named by a letter that no clause defines. (At a root the second is any.)
+    A missing clause is named by a letter that no clause defines. (At a root the second is unused.)
     """
     missing = parents == MISSING
     letters = task.layout.ids(task.layout.letters)[sorted(set(task.letters_used))]
     if missing.any() and len(letters) == task.n:
-        raise ValueError(f"{task.n} clauses and one that is missing need {task.n + 1} letters")
+        raise ValueError(f"expected {task.n + 1} letters for a missing clause, got {len(letters)}")
     shuffled = rng.permuted(np.tile(letters, (len(parents), 1)), axis=1)
     used = np.take_along_axis(shuffled, np.where(missing, task.n, parents), axis=1)
     return shuffled[:, : task.n], used
 
 
 def _slots(task: Task, count: int, rng: np.random.Generator) -> Integer[np.ndarray, "sentences n"]:
-    """Which place among the clauses each of them takes."""
+    """Return the slot of each clause."""
     if task.order is not None:
         return np.tile(np.array(task.order, dtype=np.int16), (count, 1))
     return rng.permuted(np.tile(np.arange(task.n, dtype=np.int16), (count, 1)), axis=1)
@@ -388,41 +392,41 @@ def _slots(task: Task, count: int, rng: np.random.Generator) -> Integer[np.ndarr
 def _write(
     layout: Layout,
     written: Mapping[str, Integer[np.ndarray, "sentences n"]],
-    places: Integer[np.ndarray, "sentences n"],
+    indices: Integer[np.ndarray, "sentences n"],
 ) -> Integer[np.ndarray, "sentences length"]:
-    """Put the clauses' tokens at their places, and around them what all sentences share."""
-    shape = len(places), layout.length(places.shape[1])
+    """Return sentences: the clauses' tokens from `indices` on, and the symbols all share."""
+    shape = len(indices), layout.length(indices.shape[1])
     tokens = np.empty(shape, dtype=written["variable"].dtype)
     tokens[:, 0], tokens[:, -1] = layout.ids([START, END])
     for offset, word in enumerate(CLAUSES[layout.form]):
         if word in written:
-            np.put_along_axis(tokens, places + offset, written[word], axis=1)
+            np.put_along_axis(tokens, indices + offset, written[word], axis=1)
         else:
             tokens[:, 1 + offset : -1 : layout.tokens_per_clause] = layout.vocabulary[word]
     return tokens
 
 
 def deduplicated(train: Batch, test: Batch) -> Batch:
-    """The test sentences that are not in the training set.
+    """Return the test sentences that are not in the training set; raise ValueError if none is left.
 
     Short chains have so few sentences that the sets overlap: with 26 letters 98 % of the test
     sentences of two clauses are among 20,000 others, 4 % of those of three among 30,000, and none
-    in practice from five on. Raises ValueError when none is left.
+    in practice from five on.
     """
     seen = {row.tobytes() for row in train.tokens}
     new = np.array([row.tobytes() not in seen for row in test.tokens])
     if not new.any():
-        raise ValueError("all test sentences are in the training set: lengthen the chain")
+        raise ValueError("all test sentences are in the training set: use longer chains")
     return test[new]
 
 
 def split_letters(count: int, held_out: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Letters for training and for testing: the last `held_out` are never seen in training.
+    """Return the letters for training and for testing; the last `held_out` are for testing only.
 
-    With none held out both use all.
+    With none held out both have all letters.
     """
     if not 0 <= held_out < count:
-        raise ValueError(f"of {count} letters {held_out} cannot be held out")
+        raise ValueError(f"held_out: expected 0 to {count - 1} letters, got {held_out}")
     letters = tuple(range(count))
     return letters[: count - held_out], letters[count - held_out :] if held_out else letters
 
@@ -437,15 +441,15 @@ def with_held_out_letters(task: Task, held_out: int) -> Task:
 
 
 def two_chains(task: Task, first: int) -> Task:
-    """The same with a chain of `first` clauses, and another of those that remain."""
+    """Return the task with a chain of `first` clauses and a second chain of the others."""
     return replace(task, graph=graphs.chains([first, task.n - first]))
 
 
 def branched(task: Task) -> Task:
-    """The same with the last clause moved to an earlier variable."""
+    """Return the task with the last clause moved to an earlier variable."""
     return replace(task, graph=graphs.branch(task.n))
 
 
 def severed(task: Task) -> Task:
-    """The same with a middle clause that uses a letter without a value."""
+    """Return the task with a middle clause that uses a letter without a value."""
     return replace(task, graph=graphs.severed(task.n))

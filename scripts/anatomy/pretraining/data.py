@@ -1,9 +1,9 @@
-"""Text as rows of tokens, made once: documents one after the other, cut into rows of one length.
+"""Text as rows of tokens: documents one after the other, cut into rows of one length.
 
-A row is [CLS], length - 2 tokens of the stream, [SEP]; in the stream [SEP] stands between
-documents. Nothing is padded, and nothing is lost but the tail that fills no row. Rows are stored
-as .npy files of the smallest integers that hold the vocabulary and read by memory mapping, so
-that a corpus of any size needs no more memory than the rows that are asked for.
+A row is [CLS], length - 2 tokens of the stream, [SEP]; in the stream [SEP] separates documents.
+There is no padding, and only the tail that fills no row is dropped. Rows are stored as .npy files
+of the smallest integers that hold the vocabulary. They are memory-mapped, so that a corpus of any
+size needs no more memory than the rows in use.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,31 +24,31 @@ from scripts.anatomy.pretraining.masking import Masked
 from scripts.anatomy.pretraining.settings import PretrainingMaskingSettings
 from scripts.anatomy.pretraining.tokenizer import Special
 
-DOCUMENTS_AT_ONCE = 1000
-ROWS_AT_ONCE = 100_000  # whose tokens are counted together
-MEASURED_AT_ONCE = 64  # rows
+DOCUMENTS_PER_CHUNK = 1000
+ROWS_PER_CHUNK = 100_000  # whose tokens are counted together
+ROWS_PER_BATCH = 64  # of the validation rows
 
 
 def encoded(documents: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """The ids of every document, without special tokens around them."""
+    """Yield the ids of every document, without special tokens."""
     stream = iter(documents)
-    while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
+    while part := list(islice(stream, DOCUMENTS_PER_CHUNK)):
         for encoding in tokenizer.encode_batch(part, add_special_tokens=False):
             yield encoding.ids
 
 
 def split(share: float) -> Iterator[bool]:
-    """Whether document 0, 1, 2, ... is held out, which is the same for all seeds."""
+    """Yield whether document 0, 1, 2, ... is for validation, the same for all seeds."""
     rng = seeding.numpy_generator(0, "held-out documents")
     while True:
         yield bool(rng.random() < share)
 
 
 class Packer:
-    """Packs documents into the rows of an .npy file, which is whole once `close` was called.
+    """Packs documents into the rows of an .npy file, which is complete after `close`.
 
     Args:
-        file: Where to write, opened for binary writing.
+        file: The file, open for binary writing.
         length: Tokens in a row, [CLS] and [SEP] included.
         d_vocab: Ids are below this.
         special: Ids of the special tokens.
@@ -75,9 +75,9 @@ class Packer:
         del self._rest[: count * inside]
 
     def close(self) -> None:
-        """Write the number of rows; tokens that fill none are dropped."""
+        """Write the number of rows; tokens that do not fill a row are dropped."""
         self._file.seek(0)
-        self._write_header()  # numpy leaves room in it for the number of rows to grow
+        self._write_header()  # numpy leaves room in the header for a larger number of rows
 
     def _write_header(self) -> None:
         descr = np.lib.format.dtype_to_descr(self.dtype)
@@ -87,10 +87,10 @@ class Packer:
 
 
 def read(path: Path) -> Integer[np.ndarray, "rows length"]:
-    """The rows of a file, memory-mapped.
+    """Return the rows of a file, memory-mapped.
 
     Raises:
-        UnreadableArtifact: It is missing, or was cut off.
+        UnreadableArtifact: The file is missing or truncated.
     """
     try:
         return np.load(path, mmap_mode="r")
@@ -101,15 +101,15 @@ def read(path: Path) -> Integer[np.ndarray, "rows length"]:
 
 @dataclass(frozen=True)
 class Text:
-    """Packed text, and what its ids mean.
+    """Packed text with its vocabulary and masking.
 
     Attributes:
         train: Rows to train on.
         validation: Rows to measure the loss on.
         d_vocab: Rows of the embedding.
-        d_tokens: Tokens of the tokenizer, at most as many.
+        d_tokens: Tokens of the tokenizer, at most d_vocab.
         special: Ids of the special tokens.
-        masking: Which tokens are to be predicted.
+        masking: Probabilities of masking.
     """
 
     train: Integer[np.ndarray, "rows length"]
@@ -126,7 +126,7 @@ class Text:
     def masked(
         self, tokens: Integer[np.ndarray, "rows length"], seed: int, *purpose: str | int
     ) -> Masked:
-        """Rows with masks that are a function of a seed and of what they are for."""
+        """Return rows with masks that depend on a seed and a purpose only."""
         return masking.mask(
             tokens,
             self.masking,
@@ -136,58 +136,60 @@ class Text:
         )
 
 
-def load(files: Any, choice: PretrainingMaskingSettings) -> Text:
-    """Packed text: files.train and files.validation have the rows, files.info says what ids mean.
+def load(files: Any, masking: PretrainingMaskingSettings) -> Text:
+    """Return packed text from the rows in files.train and files.validation, and files.info.
 
     Raises:
-        UnreadableArtifact: One of them is missing or damaged.
+        UnreadableArtifact: A file is missing or damaged.
     """
     info = artifacts.read_json(files.info)
     train, validation = read(Path(files.train)), read(Path(files.validation))
     for part in ("train", "validation"):
         if artifacts.digest(path := getattr(files, part)) != info.get("digests", {}).get(part):
-            reason = f"is damaged: it has not the rows that {files.info} tells of"
+            reason = f"is damaged: its digest is not the one in {files.info}"
             raise UnreadableArtifact(path, reason)
     special = Special(**info["special"])
-    return Text(train, validation, info["d_vocab"], info["d_tokens"], special, choice)
+    return Text(train, validation, info["d_vocab"], info["d_tokens"], special, masking)
 
 
 def rows_of_step(
     rows: Integer[np.ndarray, "rows length"], *, batch: int, seed: int
 ) -> Callable[[int], Integer[np.ndarray, "batch length"]]:
-    """The rows of every step, a function of (seed, step): each epoch all rows in a new order."""
+    """Return the rows of every step, a function of (seed, step); each epoch has a new order."""
     per_epoch = len(rows) // batch
-    held: dict[int, Int64[np.ndarray, "rows"]] = {}
+    orders: dict[int, Int64[np.ndarray, "rows"]] = {}
 
     def at(step: int) -> Integer[np.ndarray, "batch length"]:
-        epoch, place = divmod(step, per_epoch)
-        if epoch not in held:
-            held.clear()
-            held[epoch] = seeding.numpy_generator(seed, "order", epoch).permutation(len(rows))
-        return rows[held[epoch][place * batch : (place + 1) * batch]]
+        epoch, index = divmod(step, per_epoch)
+        if epoch not in orders:
+            orders.clear()
+            orders[epoch] = seeding.numpy_generator(seed, "order", epoch).permutation(len(rows))
+        return rows[orders[epoch][index * batch : (index + 1) * batch]]
 
     return at
 
 
 def check_batch(text: Text, batch: int) -> None:
-    """Raise ValueError if there are fewer rows to train on than a batch has."""
+    """Raise ValueError if there are fewer training rows than a batch has."""
     if len(text.train) < batch:
-        raise ValueError(f"{batch} is above the {len(text.train)} rows that the corpus fills")
+        raise ValueError(f"expected at most the {len(text.train)} training rows, got {batch}")
 
 
 def counts(rows: Integer[np.ndarray, "rows length"], d_vocab: int) -> Int64[np.ndarray, "d_vocab"]:
-    """How often each token occurs."""
-    parts = range(0, len(rows), ROWS_AT_ONCE)
+    """Return how often each token occurs."""
+    parts = range(0, len(rows), ROWS_PER_CHUNK)
     return sum(
-        np.bincount(rows[part : part + ROWS_AT_ONCE].ravel(), minlength=d_vocab) for part in parts
+        np.bincount(rows[part : part + ROWS_PER_CHUNK].ravel(), minlength=d_vocab) for part in parts
     )
 
 
-def held_out(text: Text, most: int) -> list[Masked]:
-    """Held-out rows, at most so many, in parts, with the masks that every model is measured on."""
-    chosen = seeding.numpy_generator(0, "held-out rows").permutation(len(text.validation))[:most]
+def validation_batches(text: Text, max_rows: int) -> list[Masked]:
+    """Return at most `max_rows` validation rows in batches, with the same masks for every model."""
+    chosen = seeding.numpy_generator(0, "held-out rows").permutation(len(text.validation))[
+        :max_rows
+    ]
     rows = text.validation[np.sort(chosen)]
     return [
-        text.masked(rows[start : start + MEASURED_AT_ONCE], 0, "held-out masks", start)
-        for start in range(0, len(rows), MEASURED_AT_ONCE)
+        text.masked(rows[start : start + ROWS_PER_BATCH], 0, "held-out masks", start)
+        for start in range(0, len(rows), ROWS_PER_BATCH)
     ]

@@ -91,12 +91,12 @@ def loss(model: BertForMaskedLM, masked: Masked) -> Float[Tensor, ""]:
 def _predict(
     model: BertForMaskedLM, masked: Masked
 ) -> tuple[Float[Tensor, "selected d_vocab"], Integer[Tensor, "selected"]]:
-    observed, place, target = (
+    observed, index, target = (
         torch.from_numpy(array).to(model.device)
-        for array in (masked.observed, masked.place, masked.target)
+        for array in (masked.observed, masked.index, masked.target)
     )
     hidden = model.bert(observed).last_hidden_state.flatten(0, 1)
-    return model.cls(hidden.index_select(0, place)), target
+    return model.cls(hidden.index_select(0, index)), target
 
 
 def step_flops(
@@ -178,7 +178,7 @@ def train(
     model = build(variant, size, text, seed).to(compute.device)
     if compute.compile and compute.device.startswith("cuda"):
         model.bert.compile()
-    held = data.held_out(text, evaluation.rows)
+    held = data.validation_batches(text, evaluation.rows)
 
     began: dict[int, float] = {}
 

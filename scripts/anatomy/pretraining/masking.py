@@ -25,15 +25,15 @@ class Masked:
     """
 
     observed: Int64[np.ndarray, "rows length"]
-    place: Int64[np.ndarray, "selected"]
+    index: Int64[np.ndarray, "selected"]
     target: Int64[np.ndarray, "selected"]
 
     @property
     def repeated(self) -> Bool[np.ndarray, "selected"]:
         """Whether the target can be seen elsewhere in its row."""
-        row, _ = np.divmod(self.place, self.observed.shape[1])
+        row, _ = np.divmod(self.index, self.observed.shape[1])
         seen = (self.observed[row] == self.target[:, None]).sum(axis=1)
-        return seen > (self.observed.ravel()[self.place] == self.target)
+        return seen > (self.observed.ravel()[self.index] == self.target)
 
 
 def ordinary(d_tokens: int, special: Special) -> Int64[np.ndarray, "ordinary"]:
@@ -60,17 +60,17 @@ def mask(
     """
     selected = rng.random(tokens.shape) < masking.mask_prob
     selected &= ~np.isin(tokens, special)
-    place = np.flatnonzero(selected)
+    index = np.flatnonzero(selected)
     observed = tokens.astype(np.int64)
-    target = observed.ravel()[place]
-    fate = rng.random(len(place))
+    target = observed.ravel()[index]
+    fate = rng.random(len(index))
     stand_in = np.where(
         fate < masking.keep_prob + masking.random_prob,
-        rng.choice(candidates, len(place)),
+        rng.choice(candidates, len(index)),
         special.mask,
     )
-    observed.ravel()[place] = np.where(fate < masking.keep_prob, target, stand_in)
-    return Masked(observed, place, target)
+    observed.ravel()[index] = np.where(fate < masking.keep_prob, target, stand_in)
+    return Masked(observed, index, target)
 
 
 def baselines(
@@ -92,7 +92,7 @@ def baselines(
     u[candidates] = counts[candidates] + 1
     u /= u.sum()
     target = np.concatenate([part.target for part in held])
-    observed = np.concatenate([part.observed.ravel()[part.place] for part in held])
+    observed = np.concatenate([part.observed.ravel()[part.index] for part in held])
     unigram = -np.log(u[target])
     random = masking.random_prob / len(candidates)
     visible = observed != special.mask

@@ -133,7 +133,7 @@ def test_names_that_are_refused() -> None:
     with pytest.raises(ValueError, match="2 operators, got 1"):
         groups.group(("a", "b"), [[0, 1], [1, 0]], operators=("b",))
     for name in ("q8", "z0", "z", "z-3", "d3 "):
-        with pytest.raises(ValueError, match=f"no group is called '{name}'; there are zK"):
+        with pytest.raises(ValueError, match=f"no group named '{name}'; there are zK"):
             groups.built_in(name)
     for name in ("z1", "z257"):
         with pytest.raises(ValueError, match="a group has 2 to 256 elements here"):

@@ -129,27 +129,37 @@ def test_files_of_other_programs_are_read(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(artifacts.read_table(tmp_path / "a.parquet"), TABLE)
 
 
-@pytest.mark.parametrize("ending", ["json", "csv"])
-def test_a_flipped_bit_in_text_is_an_error_in_one_line_or_valid_text(
-    tmp_path: Path, ending: str
+@pytest.mark.parametrize(
+    ("name", "write", "read"),
+    [
+        (
+            "a.json",
+            lambda path: artifacts.write_json(path, {"loss": [1.5, None], "name": "Größe"}),
+            artifacts.read_json,
+        ),
+        (
+            "a.csv",
+            lambda path: artifacts.write_table(path, TABLE.head(3)),
+            artifacts.read_table,
+        ),
+    ],
+    ids=["json", "csv"],
+)
+def test_a_flipped_bit_in_text_leaves_valid_text_or_is_one_line(
+    tmp_path: Path, name: str, write: Writer, read: Reader
 ) -> None:
-    """A traceback of the parser would not name the file."""
-    path = tmp_path / f"a.{ending}"
-    read = artifacts.read_json if ending == "json" else artifacts.read_table
-    if ending == "json":
-        artifacts.write_json(path, {"loss": [1.5, None], "name": "Größe"})
-    else:
-        artifacts.write_table(path, TABLE.head(3))
-    for content in flips(path.read_bytes(), most=200):
+    path = tmp_path / name
+    write(path)
+    for content in flips(path.read_bytes(), count=200):
         path.write_bytes(content)
         try:
             read(path)
         except UnreadableArtifact as error:
-            assert error.path == path and "\n" not in str(error)
+            assert_one_line(error, path)
 
 
-def test_bags_and_their_dictionary_belong_together_and_are_whole(tmp_path: Path) -> None:
-    """The library reads a cut-off file as a smaller corpus, without a word."""
+def test_truncated_bags_or_dictionary_are_refused(tmp_path: Path) -> None:
+    """Gensim reads a truncated file as a smaller corpus."""
     texts = [f"horse violin comet flour {name}".split() for name in ("oven", "sugar", "yeast")]
     words = gensim.corpora.Dictionary(texts)
     dictionary, bags = tmp_path / "dictionary.txt", tmp_path / "bags.mm"
@@ -165,8 +175,7 @@ def test_bags_and_their_dictionary_belong_together_and_are_whole(tmp_path: Path)
         path.write_bytes(content)
 
 
-def test_a_damaged_tokenizer_is_told(tmp_path: Path) -> None:
-    """The library says what is wrong at which column, and not of which file."""
+def test_a_damaged_tokenizer_is_refused(tmp_path: Path) -> None:
     names = [*tokenizer.SPECIAL.values(), "word"]
     made = Tokenizer(models.WordPiece({name: n for n, name in enumerate(names)}, unk_token="[UNK]"))
     files = (tmp_path / "tokenizer.json", tmp_path / "tokenizer_config.json")
@@ -175,8 +184,8 @@ def test_a_damaged_tokenizer_is_told(tmp_path: Path) -> None:
     for path in files:
         content = path.read_bytes()
         assert content.count(b"[MASK]") >= 1
-        for spoiled in (b"", content[:40], b"{}", content.replace(b"[MASK]", b"[MASC]")):
-            path.write_bytes(spoiled)
+        for damaged in (b"", content[:40], b"{}", content.replace(b"[MASK]", b"[MASC]")):
+            path.write_bytes(damaged)
             with pytest.raises(UnreadableArtifact):
                 tokenizer.load(files)
         path.write_bytes(content)
@@ -185,8 +194,7 @@ def test_a_damaged_tokenizer_is_told(tmp_path: Path) -> None:
 # --- through the workflow -----------------------------------------------------------------------
 
 
-def test_a_damaged_model_is_told_by_whoever_reads_it(checkout: Checkout) -> None:
-    """Every measurement of the model would be a little wrong, and nobody would know."""
+def test_a_job_that_reads_a_damaged_model_names_it_and_its_rule(checkout: Checkout) -> None:
     weights = checkout.path("models/encoder/weights/model.safetensors")
     content = bytearray(weights.read_bytes())
     content[-3] ^= 1

@@ -1,11 +1,11 @@
-"""The whole configuration: its models, its checks, and how a mistake in it is told.
+"""The whole configuration and the checks that need more than one of its sections.
 
-`config.yaml` and the overlays in `config/` are validated against `Config` before any job
-starts. `schemas/config.schema.json` is generated from the same models:
+`config.yaml` and the overlays in `config/` are validated against `Config` before any job starts.
+`schemas/config.schema.json` and `docs/configuration.md` are generated from the same models:
 
     python -m scripts.anatomy.configuration
 
-With files this tells whether they can be read; what stands in them the workflow checks:
+Given files, the command validates them as overlays on `config.yaml`:
 
     python -m scripts.anatomy.configuration mine.yaml
 """
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from scripts.anatomy import config_reference
 from scripts.anatomy.config_loading import ConfigError, check_plain, read, told
 from scripts.anatomy.devices import ComputeSettings
 from scripts.anatomy.embedding.settings import EmbeddingSettings
@@ -29,14 +30,16 @@ from scripts.anatomy.models.settings import (
     TopicStudyModelSettings,
 )
 from scripts.anatomy.pretraining.settings import PretrainingSettings
-from scripts.anatomy.settings import Name, Settings, check_known, inconsistent
+from scripts.anatomy.settings import Name, Settings, check_known, inconsistent, overlaid
 from scripts.anatomy.text.settings import TextSettings
 from scripts.anatomy.topic.settings import TextFileCorpusSettings, TopicSettings
 
 if TYPE_CHECKING:
     from scripts.anatomy.topic.corpora import Corpus
 
+DEFAULTS = Path(__file__).parents[2] / "config.yaml"
 SCHEMA = Path("schemas/config.schema.json")
+REFERENCE = Path("docs/configuration.md")
 
 
 class Config(Settings):
@@ -210,19 +213,28 @@ def _check_tasks(settings: Config) -> None:
 
 
 def schema() -> str:
-    """The JSON schema of the configuration, as text."""
-    return json.dumps(Config.model_json_schema(), indent=1) + "\n"
+    """Return the JSON schema of the configuration, as text."""
+    return json.dumps(config_reference.schema(Config), indent=1) + "\n"
+
+
+def reference() -> str:
+    """Return the page that describes every key, as Markdown."""
+    return config_reference.reference(Config)
 
 
 def main(files: Sequence[str]) -> None:
-    """Check that files can be read, or, given none, write the schema."""
-    for file in files:
-        try:
-            read(Path(file))
-        except ConfigError as error:
-            sys.exit(str(error))
+    """Validate files laid over config.yaml; given no files, write the schema and the reference."""
     if not files:
         SCHEMA.write_text(schema(), encoding="utf-8")
+        REFERENCE.write_text(reference(), encoding="utf-8")
+        return
+    try:
+        config = read(DEFAULTS)
+        for file in files:
+            config = overlaid(config, read(Path(file)))
+        validate(config)
+    except ConfigError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

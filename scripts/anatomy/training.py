@@ -41,6 +41,8 @@ class Recipe:
     Attributes:
         steps: Optimiser steps.
         learning_rate: Peak learning rate.
+        early_steps: Number of first steps with another peak.
+        early_rate: Peak learning rate of these, in the same schedule; None for the same.
         optimiser: "adam", or plain "sgd" without momentum.
         schedule: Learning rate after the warm-up: constant, or down to 0 linearly or as a cosine.
         warmup: Steps of linear warm-up.
@@ -57,18 +59,22 @@ class Recipe:
     clip: float | None = None
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
+    early_steps: int = 0
+    early_rate: float | None = None
 
     def rate(self, step: int) -> float:
         """Learning rate of step 0, 1, ..., steps - 1."""
+        early = self.early_rate is not None and step < self.early_steps
+        peak = self.early_rate if early else self.learning_rate
         if step < self.warmup:
-            return self.learning_rate * (step + 1) / self.warmup
+            return peak * (step + 1) / self.warmup
         done = (step - self.warmup) / max(self.steps - self.warmup, 1)
         factor = {
             "constant": 1.0,
             "linear": 1 - done,
             "cosine": (1 + math.cos(math.pi * done)) / 2,
         }
-        return self.learning_rate * factor[self.schedule]
+        return peak * factor[self.schedule]
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimiser for these parameters."""

@@ -2,9 +2,12 @@
 
 import copy
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -74,9 +77,47 @@ def test_overlays_are_valid(path: Path) -> None:
     assert settings.scale == overlay.get("scale", "laptop")
 
 
-def test_the_schema_file_is_in_step() -> None:
-    text = (ROOT / configuration.SCHEMA).read_text(encoding="utf-8")
-    assert text == configuration.schema(), "run python -m scripts.anatomy.configuration"
+@pytest.mark.parametrize(
+    ("file", "generated"),
+    [
+        (configuration.SCHEMA, configuration.schema),
+        (configuration.REFERENCE, configuration.reference),
+    ],
+    ids=["schema", "reference"],
+)
+def test_a_generated_file_is_in_step(file: Path, generated: Callable[[], str]) -> None:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert text == generated(), "run python -m scripts.anatomy.configuration"
+
+
+def test_the_reference_has_a_row_for_every_key_and_its_links_lead_to_sections() -> None:
+    page = configuration.reference()
+    for model in Config.model_json_schema()["$defs"].values():
+        for key, field in model["properties"].items():
+            assert f"| `{key}` | " in page
+            described = " ".join(field.get("description", "").split())
+            assert described.replace("|", "\\|").replace("<", "&lt;") in page
+    anchors = {
+        re.sub(r"[^\w\- ]", "", line[3:].lower()).replace(" ", "-")
+        for line in page.splitlines()
+        if line.startswith("## ")
+    }
+    assert set(re.findall(r"\(#([^)]*)\)", page)) <= anchors
+
+
+def test_the_schema_allows_null_and_like_for_entries_alone() -> None:
+    validator = jsonschema.Draft202012Validator(json.loads(configuration.schema()))
+    assert [*validator.iter_errors(DEFAULT)] == []
+    changes = {
+        "topic.variants.mine": {"like": "bert_one_layer"},
+        "lego.tasks.mine": {"like": "chain"},
+        "lego.comparisons.module_v0_helps": None,
+        "models.mpnet": None,
+    }
+    assert [*validator.iter_errors(with_changes(changes))] == []
+    assert validate(with_changes(changes)).lego.tasks["mine"].n == 5
+    for wrong in ({"topic.masking": {"like": "x"}}, {"topic": None}, {"lego.tasks.mine": {}}):
+        assert [*validator.iter_errors(with_changes(wrong))] != []
 
 
 def test_every_key_is_described() -> None:

@@ -119,6 +119,17 @@ def test_same_seed_same_bits_and_curves_of_the_task_alone(choices: dict, tmp_pat
     assert [c for c in curves if c.startswith("position")] == [f"position{k}" for k in range(4)]
 
 
+def test_mimicking_has_a_learning_rate_of_its_own(tmp_path: Path) -> None:
+    """mimicking.learning_rate changes the weights; null is the rate of the task."""
+    weights = {}
+    for rate in (None, variant().learning_rate, 0.1):
+        choices = {"mimicking": {"steps": 3, "batch": 4, "learning_rate": rate}}
+        weights[rate], _ = trained(tmp_path / str(rate), **choices)
+    default, same, other = weights.values()
+    assert all(torch.equal(default[name], same[name]) for name in default)
+    assert not all(torch.equal(default[name], other[name]) for name in default)
+
+
 def test_unsupervised_positions_get_no_gradient() -> None:
     """Extrapolation would be of positions that were trained after all."""
     task = tasks.Task.from_settings(TASK)

@@ -195,6 +195,8 @@ def train(
         Recipe(
             steps=total,
             learning_rate=variant.learning_rate,
+            early_steps=mimicked,
+            early_rate=variant.mimicking.learning_rate if variant.mimicking else None,
             schedule=variant.schedule,
             warmup=variant.warmup,
             clip=variant.clip,

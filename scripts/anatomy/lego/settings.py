@@ -174,7 +174,11 @@ class MimickingSettings(Settings):
 
     steps: PositiveInt = Field(300, description="Steps before those of the task.")
     batch: PositiveInt = Field(64, description="Sentences per step.")
-    learning_rate: PositiveFloat = Field(0.001, description="Learning rate.")
+    learning_rate: PositiveFloat | None = Field(
+        None,
+        description="Peak learning rate of these steps, which share warm-up and schedule with "
+        "those of the task; null: that of the task.",
+    )
     patterns: list[Literal["convolution", "association"]] = Field(
         ["convolution", "association"], min_length=1, description="Patterns to mimic."
     )

@@ -1,11 +1,12 @@
-"""Floating-point operations as torch's counter finds them, put right where it is wrong.
+"""Floating-point operations by torch's counter, with three corrections.
 
-The counter sees products of matrices, convolutions and attention, 2 operations a multiplication;
-sums over tokens, norms, softmax and what else goes element by element are nothing to it. Three
-things are put right. The fused attention kernel of a CPU is unknown to it and counts as nothing.
-Fused kernels' backward passes count the scores once more than plain products do, since they do not
-store them; here the same attention is the same number, whichever kernel computes it. And in the
-backward pass of a depth-wise convolution each channel counts as if it met all the others.
+The counter includes products of matrices, convolutions and attention, with 2 operations per
+multiplication. It ignores sums over tokens, norms, softmax and other elementwise operations.
+
+- Torch does not count the fused attention kernel of a CPU at all.
+- For the backward passes of fused kernels, torch counts the scores once more, since these are not
+  stored. Here the same attention has the same count, whichever kernel computes it.
+- For the backward pass of a depth-wise convolution, torch counts each channel with all others.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ aten = torch.ops.aten
 
 
 def count(run: Callable[[], object]) -> int:
-    """Operations of what `run` does; backward passes count if it has them."""
+    """Return the operations of `run`, including its backward passes."""
     with FlopCounterMode(display=False, custom_mapping=CORRECTED) as counter:
         run()
     return counter.get_total_flops()
@@ -33,7 +34,7 @@ def _attention(query: Shape, key: Shape, value: Shape, *_: Any, **__: Any) -> in
 def _attention_backward(
     grad: Shape, query: Shape, key: Shape, value: Shape, *_: Any, **__: Any
 ) -> int:
-    """Four products, where the forward pass has two."""
+    """Return the operations of four products; the forward pass has two."""
     return 2 * sdpa_flop_count(query, key, value)
 
 
@@ -51,8 +52,8 @@ def _convolution_backward(
     wanted: Sequence[bool],
     **_: Any,
 ) -> int:
-    """As many operations as the forward pass, for each of values and kernel that has a gradient."""
-    sites = values if transposed else grad  # where the kernel is laid
+    """Return those of the forward pass, once for each of values and kernel with a gradient."""
+    sites = values if transposed else grad  # positions of the kernel
     forward = 2 * sites[0] * prod(sites[2:]) * prod(kernel)
     return forward * sum(wanted[:2])
 

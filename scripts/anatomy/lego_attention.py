@@ -1,14 +1,14 @@
-"""What the heads of a layer do: learned attention, and two patterns that are written down.
+"""Heads of a layer: learned attention, and two hard-coded patterns.
 
 Zhang et al. ("Unveiling Transformers with LEGO") find two kinds of heads in pretrained models.
-*Association* heads attend to the other places of the same token, *manipulation* heads to a short
-fixed neighbourhood, like a convolution. Both are linear maps over places that need no query and no
-key, so that they can be part of a layer as they stand. `MixedAttention` is such a layer's
-attention: any of its heads learn where to attend, associate, or convolve. The paper's LEGO v0 has
-the two written-down kinds alone, its v1 all three; how many of each it does not say.
+*Association* heads attend to the other positions of the same token, *manipulation* heads to a short
+fixed neighbourhood, like a convolution. Both are linear maps over positions that need no query and
+no key, so they can be hard-coded in a layer. `MixedAttention` is the attention of such a layer:
+each of its heads is learned, an association, or a convolution. The paper's LEGO v0 has the two
+hard-coded kinds alone, its v1 all three; it does not state how many of each.
 
-Short sequences are mixed by dense products with maps, long ones (above `SHORT` places) in time
-linear in their length: association by sums over each distinct token, convolution place by place.
+Short sequences are mixed by dense products with maps. Long ones (above `SHORT` positions) are mixed
+in time linear in their length: association by sums over each distinct token, convolution directly.
 """
 
 import math
@@ -21,11 +21,11 @@ from torch.nn import functional
 
 from scripts.anatomy.settings import Heads
 
-# Up to this many places a dense product over places is the faster on a CPU: by a third at 14
-# places, while at 128 association by sums is three times as fast
+# Up to so many positions a dense product is faster on a CPU: by a third at 14 positions, while at
+# 128 association by sums is three times as fast
 SHORT = 32
 
-WINDOW = 21  # offsets that a convolution head sees in a language model; ours, the paper may differ
+WINDOW = 21  # offsets of a convolution head in a language model; our choice, the paper has none
 
 
 # --- association --------------------------------------------------------------------------------
@@ -36,12 +36,12 @@ def partners(
     special: Int64[Tensor, "specials"] | None = None,
     present: Bool[Tensor, "sentences length"] | None = None,
 ) -> Bool[Tensor, "sentences length length"]:
-    """Which other places (keys) hold a place's (query's) token.
+    """Return which other positions (keys) hold the token of a position (query).
 
     Args:
-        tokens: What is where.
-        special: Tokens that have no partners.
-        present: False where there is padding, which has no partners either.
+        tokens: Token ids.
+        special: Tokens without partners.
+        present: False at padding, which has no partners either.
     """
     same = tokens[:, :, None] == tokens[:, None, :]
     same.diagonal(dim1=1, dim2=2).fill_(False)
@@ -54,7 +54,7 @@ def association(
     special: Int64[Tensor, "specials"] | None = None,
     present: Bool[Tensor, "sentences length"] | None = None,
 ) -> Float[Tensor, "sentences length length"]:
-    """The hard-coded association map: equal weights on the partners, and zero without one."""
+    """Return the hard-coded association map: equal weights on the partners, zero without any."""
     same = partners(tokens, special, present).float()
     return same / same.sum(dim=2, keepdim=True).clamp(min=1)
 
@@ -64,8 +64,8 @@ class Groups:
     """The association map of long sequences, factored over distinct tokens.
 
     Attributes:
-        group: For each place of all sequences in a row, the row of its token's sum.
-        share: One over the number of partners, and zero without one.
+        group: For each position of the flattened sequences, the index of its token's sum.
+        share: One over the number of partners, zero without any.
     """
 
     group: Int64[Tensor, "places"]
@@ -82,13 +82,13 @@ def associates(
     *,
     dense: bool | None = None,
 ) -> Associates:
-    """Who associates with whom, once for all layers: the map itself, or `Groups`.
+    """Return the association map of all layers, dense or factored as `Groups`.
 
     Args:
-        tokens: What is where.
-        special: Tokens that have no partners.
-        present: False where there is padding, which has no partners either.
-        dense: Which of the two; by default the map up to `SHORT` places.
+        tokens: Token ids.
+        special: Tokens without partners.
+        present: False at padding, which has no partners either.
+        dense: Whether to return the dense map; by default up to `SHORT` positions.
     """
     if tokens.shape[1] <= SHORT if dense is None else dense:
         return association(tokens, special, present)
@@ -96,7 +96,7 @@ def associates(
     own = tokens if asking is None else tokens.masked_fill(~asking, -1)
     ordered, order = own.sort(dim=1, stable=True)
     first = functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True)
-    # groups have numbers from 0 in each sequence, at most as many as it has places
+    # groups are numbered from 0 in each sequence; there are at most as many as positions
     group = torch.zeros_like(own).scatter(1, order, first.cumsum(dim=1) - 1)
     size = torch.zeros_like(own).scatter_add(1, group, torch.ones_like(own))
     others = size.gather(1, group) - 1
@@ -108,10 +108,10 @@ def associates(
 def associate(
     V: Float[Tensor, "sentences length width"], same: Associates
 ) -> Float[Tensor, "sentences length width"]:
-    """The mean of the values over each place's partners; zero without one.
+    """Return the mean of the values over each position's partners; zero without any.
 
-    Of `Groups` it is the sum over all places of the token, less the place itself, over the number
-    of the others: exact, in time linear in the length. Sums are not taken in half precision.
+    For `Groups` it is the sum over all positions of the token minus the position itself, divided by
+    the number of partners: exact, in time linear in the length. Sums are never in half precision.
     """
     if isinstance(same, Tensor):
         return same.to(V.dtype) @ V
@@ -126,11 +126,11 @@ def _asking(
     special: Int64[Tensor, "specials"] | None,
     present: Bool[Tensor, "sentences length"] | None,
 ) -> Bool[Tensor, "sentences length"] | None:
-    """Which places have a token that may associate; None for all."""
+    """Return which positions may associate; None for all."""
     if special is None or not len(special):
         return present
-    plain = ~torch.isin(tokens, special)
-    return plain if present is None else plain & present
+    ordinary = ~torch.isin(tokens, special)
+    return ordinary if present is None else ordinary & present
 
 
 # --- convolution --------------------------------------------------------------------------------
@@ -139,12 +139,12 @@ def _asking(
 def convolution(
     kernel: Float[Tensor, "heads window"], length: int
 ) -> Float[Tensor, "heads length length"]:
-    """The map of a convolution: place i attends to place i + o with the kernel's weight of o.
+    """Return the map of a convolution: position i attends to i + o with the kernel's weight of o.
 
-    Offsets o go from -(window // 2) to window // 2; beyond the sentence's ends there are zeros.
+    Offsets o go from -(window // 2) to window // 2, with zeros beyond the ends of the sentence.
     """
-    index = torch.arange(length, device=kernel.device)
-    tap = index[None, :] - index[:, None] + kernel.shape[1] // 2
+    position = torch.arange(length, device=kernel.device)
+    tap = position[None, :] - position[:, None] + kernel.shape[1] // 2
     inside = (tap >= 0) & (tap < kernel.shape[1])
     return kernel[:, tap.clamp(0, kernel.shape[1] - 1)] * inside
 
@@ -152,7 +152,7 @@ def convolution(
 def convolve(
     maps: Float[Tensor, "heads length length"], values: Float[Tensor, "sentences length width"]
 ) -> Float[Tensor, "sentences length width"]:
-    """The values mixed over places, each head's share of the width by its own map."""
+    """Return the values mixed over positions, each head's part of the width by its own map."""
     by_head = values.unflatten(2, (len(maps), -1))
     return torch.einsum("hij,bjhd->bihd", maps, by_head).flatten(2)
 
@@ -160,11 +160,10 @@ def convolve(
 def slide(
     kernel: Float[Tensor, "kernels window"], values: Float[Tensor, "sentences length width"]
 ) -> Float[Tensor, "sentences length width"]:
-    """The same as `convolve` of `convolution`, without maps; as many kernels as heads or channels.
+    """Return `convolve` of `convolution` without maps; there is a kernel per head or channel.
 
-    One row of an image, with channels last as they lie in memory, is what torch convolves fastest.
-    On a CPU that is in single precision at least: torch 2.13 never comes back from a convolution of
-    this kind in bfloat16 if its window is 15 or more.
+    Torch convolves an image of one row with channels last in memory fastest. On a CPU the precision
+    is at least single: torch 2.13 hangs in such a convolution in bfloat16 from a window of 15 on.
     """
     width, window = values.shape[2], kernel.shape[1]
     on_cpu = values.device.type == "cpu"
@@ -193,10 +192,10 @@ def attend(
 ) -> tuple[
     Float[Tensor, "sentences queries width"], Float[Tensor, "sentences heads queries keys"] | None
 ]:
-    """Softmax attention to what is present, and its weights (after dropout, as in the library).
+    """Return softmax attention to what is present, and its weights after dropout if `maps`.
 
-    Weights are given if `maps`. On a few dozen places plain products beat the fused kernel on a
-    CPU by half again, since its backward pass is slow there; otherwise it is the other way round.
+    On a CPU plain products are 1.5 times as fast as the fused kernel for a few dozen positions,
+    since its backward pass is slow there. Otherwise the fused kernel is faster.
     """
     Q, K, V = (part.unflatten(2, (heads, -1)).transpose(1, 2) for part in (Q, K, V))
     if not maps and (Q.device.type != "cpu" or K.shape[2] > SHORT):
@@ -218,9 +217,9 @@ def _bias(
     spare: int,
     length: int,
 ) -> Float[Tensor, "maps 1 keys"]:
-    """What is added to scores: minus infinity on spare keys, and next to it on padding.
+    """Return what is added to scores: minus infinity on spare keys, the least number on padding.
 
-    Next to it, since a sequence of padding alone would come out as not a number.
+    Minus infinity on padding would give NaN for a sequence of padding alone.
     """
     if present is None:
         bias = Q.new_zeros(1, 1, length + spare)
@@ -233,10 +232,10 @@ def _bias(
 
 
 def _spare(length: int) -> int:
-    """Keys without weight that fill up the last vector of a row of attention.
+    """Return the number of keys without weight that pad a row of attention to whole vectors.
 
-    torch's softmax does what is left over from whole vectors of 16 one by one: rows of 14 take
-    ten times as long as rows of 16. Where little is left over, filling up does not pay.
+    Torch's softmax handles the remainder of vectors of 16 one by one: rows of 14 take ten times as
+    long as rows of 16. A small remainder is not worth padding.
     """
     over = length % 16
     return 16 - over if over > 6 else 0
@@ -246,19 +245,19 @@ def _spare(length: int) -> int:
 
 
 class MixedAttention(nn.Module):
-    """Multi-head attention whose heads are learned ones first, then association, convolution.
+    """Multi-head attention of learned, association and convolution heads, in this order.
 
     Args:
-        heads: How many of each kind.
+        heads: Number of heads of each kind.
         d_model: Width of the layer, a multiple of the number of heads.
-        window: Offsets that a convolution sees; odd.
+        window: Number of offsets of a convolution; odd.
         by_channel: A kernel for every channel of the convolution heads, or one for each head.
-        chained: Convolution heads also read what the association heads found.
-        dropout: Of the learned heads' weights, in training.
+        chained: Convolution heads also read the output of the association heads.
+        dropout: Dropout of the learned heads' weights, in training.
 
     Raises:
-        ValueError: The width is no multiple of the heads, the window is even, or there is nothing
-            to chain.
+        ValueError: The width is not a multiple of the heads, the window is even, or `chained`
+            lacks one of the two kinds.
     """
 
     def __init__(
@@ -304,14 +303,14 @@ class MixedAttention(nn.Module):
         indices: Int64[Tensor, "sentences indices"] | None = None,
         maps: bool = False,
     ) -> tuple[Float[Tensor, "sentences indices d_model"], Tensor | None]:
-        """What the heads bring, everywhere or at `places`; the learned heads' weights if `maps`.
+        """Return the output, everywhere or at `indices`, and the learned heads' weights if `maps`.
 
         Args:
             x: The layer's input.
-            same: Who associates with whom (`associates`); association heads need it.
-            present: False where there is padding: nothing is read there.
-            indices: Where the output is wanted; in the order of the output.
-            maps: Whether the weights are wanted.
+            same: Result of `associates`, which association heads need.
+            present: False at padding, which is not read.
+            indices: Positions of the output, in its order; None for all.
+            maps: Whether to return the weights.
         """
         Q, K, *V = self._project(x, indices)
         parts, weights = [], None
@@ -334,7 +333,7 @@ class MixedAttention(nn.Module):
         x: Float[Tensor, "sentences length d_model"],
         indices: Int64[Tensor, "sentences indices"] | None,
     ) -> tuple[Tensor, ...]:
-        """Queries at `places`, and everywhere keys and the values of each kind of heads."""
+        """Return queries at `indices`, and keys and the values of each kind everywhere."""
         d_learned = self.widths[0]
         widths = [d_learned, *self.widths]
         if indices is None:
@@ -349,7 +348,7 @@ class MixedAttention(nn.Module):
         values: Float[Tensor, "sentences length width"],
         present: Bool[Tensor, "sentences length"] | None,
     ) -> Float[Tensor, "sentences length width"]:
-        """The convolution heads' output; padding brings nothing."""
+        """Return the convolution heads' output; padding counts as zeros."""
         if present is not None:
             values = values * present[:, :, None]
         if self.by_channel or values.shape[1] > SHORT:
@@ -360,7 +359,7 @@ class MixedAttention(nn.Module):
 def at(
     x: Float[Tensor, "sentences length width"], indices: Int64[Tensor, "sentences indices"] | None
 ) -> Float[Tensor, "sentences indices width"]:
-    """The rows of x at the places of each sentence; x itself where `places` is None."""
+    """Return the rows of x at the indices of each sentence; x itself if there are none."""
     if indices is None:
         return x
     sentence = torch.arange(len(x), device=x.device)[:, None]

@@ -265,10 +265,10 @@ def test_models_whose_attention_cannot_be_replaced() -> None:
     with pytest.raises(ValueError, match="attention of BertModel cannot be replaced: it is a dec"):
         replace_attention(decoder, heads=heads)
     model = build(split="1/1/2")
-    with pytest.raises(ValueError, match="this BertForMaskedLM has been replaced before"):
+    with pytest.raises(ValueError, match="this BertForMaskedLM has already been replaced"):
         replace_attention(model, heads=heads)
     without = BertModel(BertConfig(**SHAPE, pad_token_id=None))
-    with pytest.raises(ValueError, match="pad: ids need a padding id"):
+    with pytest.raises(ValueError, match="^pad: "):
         replace_attention(without, heads=heads)
 
 
@@ -280,7 +280,7 @@ def test_calls_that_cannot_be_answered() -> None:
         model(inputs_embeds=torch.zeros(1, 5, 32))
     with pytest.raises(ValueError, match="output_attentions: a model with replaced attention"):
         model(ids, output_attentions=True)
-    with pytest.raises(ValueError, match=r"attention_mask: \[3, 1, 70\] is not the ids' shape"):
+    with pytest.raises(ValueError, match=r"attention_mask.*got .3, 1, 70"):
         model(ids, attention_mask=mask[:, None])
-    with pytest.raises(ValueError, match="called by the model alone"):
+    with pytest.raises(ValueError, match="called by the model"):
         model.bert.encoder.layer[0](torch.zeros(1, 5, 32))

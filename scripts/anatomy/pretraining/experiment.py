@@ -1,4 +1,4 @@
-"""One pretraining run: from a variant and packed text to a trained masked language model."""
+"""One pretraining run: train the masked language model of a variant on packed text."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ from scripts.anatomy.pretraining.settings import (
 from scripts.anatomy.training import Recipe, Run, RunState, checkpoint_steps, even_steps, fit
 
 ON_CPU = Compute()
-FLOPS_ROWS = 16  # on which operations are counted
+FLOPS_ROWS = 16  # rows on which operations are counted
 
 
 def build(
     variant: PretrainingVariantSettings, size: SizeSettings, text: Text, seed: int
 ) -> BertForMaskedLM:
-    """The untrained model of packed text."""
+    """Return the untrained model for packed text."""
     return bert(
         variant,
         size,
@@ -56,7 +56,7 @@ def bert(
     mask: int | None = None,
     seed: int,
 ) -> BertForMaskedLM:
-    """An untrained masked language model for rows of so many tokens; ids as `replace_attention`."""
+    """Return an untrained masked language model for rows of `length`; see `replace_attention`."""
     config = BertConfig(
         vocab_size=d_vocab,
         hidden_size=size.d_model,
@@ -83,7 +83,7 @@ def bert(
 
 
 def loss(model: BertForMaskedLM, masked: Masked) -> Float[Tensor, ""]:
-    """Mean cross-entropy in nats at the selected places; the head computes nothing elsewhere."""
+    """Return the mean cross-entropy in nats at the selected positions, the only ones computed."""
     logits, target = _predict(model, masked)
     return functional.cross_entropy(logits.float(), target)
 
@@ -102,25 +102,25 @@ def _predict(
 def step_flops(
     variant: PretrainingVariantSettings, size: SizeSettings, text: Text, *, batch: int
 ) -> float:
-    """Floating-point operations of a training step, forward and backward (see `flops.py`).
+    """Return the operations of a training step, forward and backward (see `flops.py`).
 
-    They are counted on a few rows whose masks are the same for all variants and seeds.
+    They are counted on a few rows, with the same masks for all variants and seeds.
     """
     model = build(variant, size, text, seed=0)
-    few = min(batch, FLOPS_ROWS, len(text.train))
-    masked = text.masked(text.train[:few], 0, "counted rows")
-    return flops.count(lambda: loss(model, masked).backward()) / few * batch
+    rows = min(batch, FLOPS_ROWS, len(text.train))
+    masked = text.masked(text.train[:rows], 0, "counted rows")
+    return flops.count(lambda: loss(model, masked).backward()) / rows * batch
 
 
 def steps_for(total: float, per_step: float) -> int:
-    """How many steps, one at least, cost what is nearest to a total."""
+    """Return the number of steps, at least one, whose cost is nearest to a total."""
     return max(round(total / per_step), 1)
 
 
 def measure(model: BertForMaskedLM, held: Sequence[Masked]) -> dict[str, float]:
-    """What a model knows of held-out text: losses in nats, and the share of targets ranked first.
+    """Return a model's losses in nats and its accuracy on validation rows.
 
-    `loss_repeated` is over the targets that can be seen elsewhere in their row, `loss_new` over
+    `loss_repeated` is over targets whose token is visible elsewhere in its row, `loss_new` over
     the others.
     """
     losses, right = [], []
@@ -144,9 +144,9 @@ class TrainedBert:
 
     Attributes:
         model: The trained model, on the CPU.
-        run: What the training left.
-        seconds_per_step: Time of a step when the machine had little else to do: of ten steps one
-            was faster. NaN if this process took none.
+        run: Losses, evaluations and checkpoints of the training.
+        seconds_per_step: Time of a step with little other load on the machine: the fastest tenth
+            of the steps. NaN if this process took no step.
     """
 
     model: BertForMaskedLM
@@ -169,10 +169,10 @@ def train(
     compute: Compute = ON_CPU,
     label: str = "training",
 ) -> TrainedBert:
-    """Train a variant; the curves are what `measure` finds on the held-out rows.
+    """Train a variant; the learning curves are `measure` on the validation rows.
 
-    Rows and masks of a step depend on the seed and the step alone, so that all variants read the
-    same; the masks of held-out rows depend on nothing.
+    Rows and masks of a step depend on the seed and the step only, so all variants read the same.
+    The masks of validation rows are fixed.
     """
     rows = data.rows_of_step(text.train, batch=optimisation.batch, seed=seed)
     model = build(variant, size, text, seed).to(compute.device)
@@ -209,7 +209,7 @@ def train(
 
 
 def recipe(optimisation: OptimisationSettings, steps: int, learning_rate: float) -> Recipe:
-    """How a run of so many steps is optimised."""
+    """Return the recipe of a run with so many steps."""
     return Recipe(
         steps=steps,
         learning_rate=learning_rate,
@@ -222,7 +222,7 @@ def recipe(optimisation: OptimisationSettings, steps: int, learning_rate: float)
 
 
 def summary(trained: TrainedBert, baseline: Mapping[str, float]) -> dict[str, float]:
-    """How a run ended, and how far below what can be known without context."""
+    """Return the last evaluation of a run, and how far its loss is below the baselines."""
     last = {name: value for name, value in trained.run.evaluations[-1].items() if name != "step"}
     below = {f"below_{name}": value - last["loss"] for name, value in baseline.items()}
     parameters = sum(parameter.numel() for parameter in trained.model.parameters())

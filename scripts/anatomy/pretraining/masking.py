@@ -1,7 +1,7 @@
-"""Masking as BERT's, and what can be known of a masked token without any context.
+"""Masking as in BERT, and baselines for a masked token without any context.
 
-Of the tokens that are no special ones each is selected with probability `share`; a selected one
-becomes [MASK], a random token, or stays as it is. The loss is on the selected ones only.
+Each ordinary token is selected with probability `mask_prob`. A selected token becomes [MASK] or a
+random token, or is kept. The loss is on the selected positions only.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from scripts.anatomy.pretraining.tokenizer import Special
 
 @dataclass(frozen=True)
 class Masked:
-    """Rows as a model sees them, and what it has to predict.
+    """Masked rows and their targets.
 
     Attributes:
         observed: The ids after masking.
-        place: Which of the rows' flattened places were selected, in order.
-        target: The true ids there.
+        index: Indices of the selected positions in the flattened rows, in order.
+        target: The true ids at these positions.
     """
 
     observed: Int64[np.ndarray, "rows length"]
@@ -30,14 +30,14 @@ class Masked:
 
     @property
     def repeated(self) -> Bool[np.ndarray, "selected"]:
-        """Whether the target can be seen elsewhere in its row."""
+        """Return whether the target is visible elsewhere in its row."""
         row, _ = np.divmod(self.index, self.observed.shape[1])
         seen = (self.observed[row] == self.target[:, None]).sum(axis=1)
         return seen > (self.observed.ravel()[self.index] == self.target)
 
 
 def ordinary(d_tokens: int, special: Special) -> Int64[np.ndarray, "ordinary"]:
-    """The ids that are no special tokens: what can stand in for another."""
+    """Return the ids of ordinary tokens, which random tokens are drawn from."""
     return np.setdiff1d(np.arange(d_tokens), special)
 
 
@@ -54,9 +54,9 @@ def mask(
     Args:
         tokens: The true ids.
         masking: The probabilities.
-        candidates: What random tokens are drawn from (`ordinary`).
+        candidates: Ids that random tokens are drawn from (`ordinary`).
         special: Ids of the special tokens, which are never selected.
-        rng: Draws everything.
+        rng: Random generator.
     """
     selected = rng.random(tokens.shape) < masking.mask_prob
     selected &= ~np.isin(tokens, special)
@@ -64,12 +64,12 @@ def mask(
     observed = tokens.astype(np.int64)
     target = observed.ravel()[index]
     fate = rng.random(len(index))
-    stand_in = np.where(
+    replacement = np.where(
         fate < masking.keep_prob + masking.random_prob,
         rng.choice(candidates, len(index)),
         special.mask,
     )
-    observed.ravel()[index] = np.where(fate < masking.keep_prob, target, stand_in)
+    observed.ravel()[index] = np.where(fate < masking.keep_prob, target, replacement)
     return Masked(observed, index, target)
 
 
@@ -79,13 +79,14 @@ def baselines(
     masking: PretrainingMaskingSettings,
     special: Special,
 ) -> dict[str, float]:
-    """The loss, in nats, of the best guesses that look at no other place.
+    """Return the losses, in nats, of the best guesses that use no other position.
 
-    `unigram` knows how often tokens occur in the training text (with one more of each, so that
-    none is impossible). `no_context` also sees what stands at the place itself: a token that is
-    not [MASK] may have been kept. By Bayes, with u for unigram frequencies and V ordinary tokens,
+    `unigram` uses token frequencies of the training text, with one more of each token, so that none
+    is impossible. `no_context` also uses the observed token at the position: if it is not [MASK],
+    it may have been kept. By Bayes, with unigram frequencies u, V ordinary tokens, and p_c =
+    keep_prob and p_r = random_prob,
 
-        p(target t | observed o) = u_t (kept [t = o] + random / V) / (kept u_o + random / V).
+        p(target t | observed o) = u_t (p_c [t = o] + p_r / V) / (p_c u_o + p_r / V).
     """
     candidates = ordinary(len(counts), special)
     u = np.zeros(len(counts))

@@ -1,7 +1,7 @@
 """Tokenizers for pretraining: WordPiece trained on the corpus, or that of a pretrained model.
 
-A tokenizer is stored as two files that the transformers library reads too: tokenizer.json, and
-tokenizer_config.json, which says by which names its special tokens go.
+A tokenizer is stored as two files that the transformers library can also read: tokenizer.json, and
+tokenizer_config.json, which has the names of its special tokens.
 """
 
 import re
@@ -30,24 +30,26 @@ class Special(NamedTuple):
 def train(
     texts: Callable[[], Iterable[str]], *, size: int, alphabet: int, lowercase: bool
 ) -> Tokenizer:
-    """A WordPiece tokenizer as BERT's, trained on texts; the same on every machine and run.
+    """Train a WordPiece tokenizer like BERT's; it is the same on every machine and in every run.
 
     Args:
-        texts: Gives the texts, twice: once for their letters, once for their words.
-        size: Tokens, the five special ones included; fewer if the texts have fewer pieces.
-        alphabet: Most letters; a word with a rarer one becomes [UNK].
+        texts: Returns the texts; called twice, for their letters and for their words.
+        size: Number of tokens with the five special ones; fewer if the texts have fewer pieces.
+        alphabet: Maximum number of letters; a word with a rarer one becomes [UNK].
         lowercase: Whether case and accents are dropped.
 
     Raises:
-        ValueError: The vocabulary cannot even hold the letters.
+        ValueError: The vocabulary is too small for the letters.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     letters = _letters(map(normalizer.normalize_str, texts()), alphabet)
-    # The library numbers the pieces by the order of a hash table, another one in every run, and
-    # breaks ties between merges by these numbers. Given in advance they stay the same.
+    # The library numbers pieces in the order of a hash table, which varies from run to run, and
+    # breaks ties between merges by these numbers. Pieces given in advance keep their numbers.
     pieces = [*SPECIAL.values(), *letters, *(f"##{letter}" for letter in letters)]
     if len(pieces) >= size:
-        raise ValueError(f"{size} tokens are too few: {len(pieces)} are letters and special ones")
+        raise ValueError(
+            f"d_vocab: expected more than the {len(pieces)} letters and special tokens, got {size}"
+        )
     made = _word_pieces(dict.fromkeys(pieces, 0), normalizer)
     rare = re.compile(rf"\S*[^\s{re.escape(''.join(letters))}]\S*")
     made.train_from_iterator(
@@ -61,13 +63,13 @@ def train(
     return whole
 
 
-def _letters(texts: Iterable[str], most: int) -> list[str]:
-    """The most frequent letters, sorted."""
+def _letters(texts: Iterable[str], count: int) -> list[str]:
+    """Return the most frequent letters, sorted."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
     ordered = sorted(counts, key=lambda letter: (-counts[letter], letter))
-    return sorted([letter for letter in ordered if not letter.isspace()][:most])
+    return sorted([letter for letter in ordered if not letter.isspace()][:count])
 
 
 def _word_pieces(vocabulary: Mapping[str, int], normalizer: normalizers.Normalizer) -> Tokenizer:
@@ -79,13 +81,13 @@ def _word_pieces(vocabulary: Mapping[str, int], normalizer: normalizers.Normaliz
 
 
 def of_model(folder: Path, rows: int) -> tuple[Tokenizer, dict[str, str]]:
-    """The tokenizer of a stored model, and the names of its special tokens.
+    """Return the tokenizer of a stored model, and the names of its special tokens.
 
     Raises:
-        ValueError: It has no fast tokenizer, one with more tokens than `rows`, or one without a
-            special token that masking needs.
+        ValueError: The model has no fast tokenizer, or its tokenizer has more tokens than `rows` or
+            lacks a special token that masking needs.
     """
-    from scripts.anatomy.models import loading  # here, since it waits for torch
+    from scripts.anatomy.models import loading  # here, since it imports torch
 
     loaded = loading.tokenizer(folder, rows)
     names = {kind: getattr(loaded, f"{kind}_token") for kind in SPECIAL}
@@ -104,10 +106,10 @@ def save(tokenizer: Tokenizer, names: Mapping[str, str], files: tuple[Path, Path
 
 
 def load(files: tuple[Path, Path]) -> tuple[Tokenizer, Special]:
-    """Read what `save` wrote: the tokenizer, neither cutting nor padding, and its special ids.
+    """Load the files of `save`: the tokenizer, without truncation or padding, and its special ids.
 
     Raises:
-        UnreadableArtifact: A file is missing or damaged, or they are of two tokenizers.
+        UnreadableArtifact: A file is missing or damaged, or the files are of two tokenizers.
     """
     with artifacts.reading(files[0], "a tokenizer"):
         tokenizer = Tokenizer.from_str(files[0].read_text("utf-8"))

@@ -48,7 +48,9 @@ Name = Annotated[str, Field(pattern=NAME, max_length=100), AfterValidator(_not_r
 def without_braces(path: Path) -> Path:
     """Return the path; raise ValueError if Snakemake would read a wildcard in it."""
     if braces := {"{", "}"} & {*str(path)}:
-        raise ValueError(f"{path} contains {min(braces)}, which Snakemake reads as a wildcard")
+        raise ValueError(
+            f"{path} contains {min(braces)}, which Snakemake would read as part of a wildcard"
+        )
     return path
 
 
@@ -180,7 +182,7 @@ class VariantStudySettings(Settings):
         )
         if isinstance(figures := data.get("figures"), dict):
             data["figures"] = {
-                figure: [name for name in names if name not in removed]
+                figure: [name for name in names if str(name) not in removed]
                 if isinstance(names, list)
                 else names
                 for figure, names in figures.items()
@@ -193,13 +195,6 @@ class VariantStudySettings(Settings):
                 or removed.isdisjoint(str(value) for value in comparison.values())
             }
         return data
-
-    @field_validator("variants", check_fields=False)
-    @classmethod
-    def _some(cls, variants: dict[str, Any]) -> dict[str, Any]:
-        if not variants:
-            raise ValueError("expected at least one variant, got none")
-        return variants
 
     @field_validator("variants", "grids", "sweep", check_fields=False)
     @classmethod

@@ -37,7 +37,7 @@ MINIMAL = {
     "lego": {"tasks": {}, "variants": {}},
     "pretraining": {
         "corpus": "wikipedia",
-        "model": {"heads": 4},
+        "model": {"n_heads": 4},
         "variants": {"base": {}},
     },
 }
@@ -358,7 +358,7 @@ def test_a_path_with_braces_is_refused(
         else {"models": {"mine": {"kind": "folder", "path": "{model}"}}},
     )
     (line,) = refused(config)
-    assert "has a {, which is no part of a path to Snakemake" in line
+    assert "{" in line and "wildcard" in line
 
 
 @pytest.mark.parametrize("length", [300, 5000])
@@ -439,7 +439,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     """A slip in its name would be a traceback."""
     assert told(tmp_path / "none.yaml") == f"{tmp_path / 'none.yaml'}: there is no such file"
     assert told(tmp_path) == f"{tmp_path}: is a folder"
-    assert told(Path("/validation/zero")) == "/dev/zero: is no file"
+    assert told(Path("/dev/zero")) == "/dev/zero: is no file"
     (tmp_path / "link.yaml").symlink_to("link.yaml")
     assert told(tmp_path / "link.yaml").startswith(f"{tmp_path / 'link.yaml'}: ")
     with (tmp_path / "large.yaml").open("wb") as file:

@@ -506,6 +506,13 @@ class TopicSettings(VariantStudySettings):
         TopicFigureSettings(), description="Variants in each figure."
     )
 
+    @field_validator("variants")
+    @classmethod
+    def _some(cls, variants: dict[str, TopicVariantSettings]) -> dict[str, TopicVariantSettings]:
+        if not variants:
+            raise ValueError("expected at least one variant, got none")
+        return variants
+
     @field_validator("corpora")
     @classmethod
     def _not_folders(cls, corpora: dict) -> dict:

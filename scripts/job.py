@@ -1,17 +1,17 @@
-"""How a script becomes a job, in the workflow or by hand.
+"""Run a script as a job, of the workflow or standalone.
 
 The last line of every script is
 
     job.run(main, globals())
 
 Snakemake puts a `snakemake` object into a script's globals. Then stdout, stderr, logging and
-uncaught exceptions go to the rule's log, line by line. Without it the script was started by
-hand, for an artifact that one of its rules makes:
+uncaught exceptions go to the rule's log, line by line. Without that object the script was started
+standalone, for an artifact that one of its rules makes:
 
     python -m scripts.topic.train results/topic/lda/v2/seed0/run.json [--configfile FILE ...]
 
-Then the job's inputs, params and threads are looked up from the workflow, output stays on the
-terminal, and a debugger can step through.
+Then the job's inputs, params and threads are looked up in the workflow, output stays on the
+terminal, and you can step through with a debugger.
 """
 
 import argparse
@@ -42,7 +42,7 @@ Main = Callable[[Any], None]
 
 
 def run(main: Main, script: dict[str, Any]) -> None:
-    """Run `main(snakemake)` for the job that Snakemake gives, or that the command line names."""
+    """Run `main(snakemake)` for Snakemake's job, or for the artifact on the command line."""
     if script["__name__"] != "__main__":
         return  # imported, by a test for instance
     job = script.get("snakemake")
@@ -55,17 +55,17 @@ def run(main: Main, script: dict[str, Any]) -> None:
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", force=True
     )
     _check_code(Path(getattr(job, "scriptdir", ROOT / "scripts/study")))
-    _check_grant(job)
-    _date_inputs(job.input)
+    _check_allocation(job)
+    _fix_future_mtimes(job.input)
     try:
-        with _alone(job.output[0]):
+        with _output_lock(job.output[0]):
             _check_models(job.input)
             main(job)
     except gpu_lease.DeviceMissing as error:
         sys.exit(f"compute.device: {error}")
     except (UnwritableArtifact, gpu_lease.LocksUnusable) as error:
-        _tell(str(error), terminal)
-        # a library's file that can no longer be closed would have the last word, at length
+        _report(str(error), terminal)
+        # suppress the long "Exception ignored" traceback of a file that can no longer be flushed
         sys.unraisablehook = lambda _: None
         sys.exit(1)
     except UnreadableArtifact as error:
@@ -79,9 +79,9 @@ def run(main: Main, script: dict[str, Any]) -> None:
 
 
 def _redirect(log: Path) -> int:
-    """Send file descriptors 1 and 2 to the log, so that compiled code is heard as well.
+    """Send file descriptors 1 and 2 to the log, including the output of compiled code.
 
-    Returns a descriptor of where 2 went before.
+    Returns a descriptor of the previous stderr.
     """
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -97,8 +97,8 @@ def _redirect(log: Path) -> int:
     return terminal
 
 
-def _tell(line: str, terminal: int) -> None:
-    """Write a line to the log; to the terminal if the log is on the full disk too."""
+def _report(line: str, terminal: int) -> None:
+    """Write a line to the log, or to the terminal if the log is on the full disk too."""
     text = f"{line}\n".encode()
     try:
         written = os.write(2, text)
@@ -109,63 +109,66 @@ def _tell(line: str, terminal: int) -> None:
 
 
 def _check_code(folder: Path) -> None:
-    """Exit unless the script of that folder has its own library, whose digest Snakemake knows."""
-    wanted = folder.resolve().parent.parent
-    if wanted != ROOT:
-        sys.exit(f"scripts are imported from {ROOT}, not from {wanted}: look at PYTHONPATH")
+    """Exit if PYTHONPATH makes the script import another checkout's library.
+
+    Its results would be stored under the digest of this checkout's code.
+    """
+    expected = folder.resolve().parent.parent
+    if expected != ROOT:
+        sys.exit(f"PYTHONPATH: expected scripts of {expected}, got those of {ROOT}")
 
 
-def _check_grant(job: Any) -> None:
-    """Exit unless the job was granted what it can use: Snakemake takes any value."""
+def _check_allocation(job: Any) -> None:
+    """Exit unless the job's threads and GPUs are valid: Snakemake accepts any value."""
     gpus = getattr(job.resources, "gpu", 0)
     if job.threads < 1:
-        sys.exit(f"threads of rule {job.rule}: {job.threads} is less than 1")
+        sys.exit(f"threads of rule {job.rule}: expected 1 or more, got {job.threads}")
     if not isinstance(gpus, int) or gpus < 0:
-        sys.exit(f"gpu of rule {job.rule}: {gpus!r} is no number of GPUs")
+        sys.exit(f"gpu of rule {job.rule}: expected a number of GPUs, got {gpus!r}")
 
 
-def _alone(output: str) -> AbstractContextManager[None]:
-    """Wait for a process that makes the same output.
+def _output_lock(output: str) -> AbstractContextManager[None]:
+    """Wait for another process that makes the same output.
 
-    A job outlives a Snakemake that was killed, and would overwrite what the next one makes.
+    A job may outlive a killed Snakemake and would overwrite what the next one makes.
     """
     name = blake2b(str(output).encode(), digest_size=16).hexdigest()
     waiting = f"another process makes {output}; waiting for it"
     return artifacts.locked(Path(".snakemake/jobs", f"{name}.lock"), waiting)
 
 
-def _date_inputs(inputs: Iterable[str]) -> None:
-    """Date files of the future now, after which Snakemake would take a job for failed.
+def _fix_future_mtimes(inputs: Iterable[str]) -> None:
+    """Set the date of inputs from the future to now, and log it.
 
-    It wants what a job makes to be newer than its inputs. Such dates come with results, or texts,
-    of a machine whose clock is ahead. Where they may not be set, Snakemake says what is wrong.
+    Snakemake fails a job whose outputs are older than its inputs, as after copying results or texts
+    from a machine whose clock is ahead. If the date cannot be set, Snakemake's own error follows.
     """
     now = time.time()
     for path in (Path(path) for path in inputs):
-        # a folder's date is that of a file that Snakemake leaves in it
+        # Snakemake keeps the date of a folder in a hidden file
         for dated in (path, path / ".snakemake_timestamp"):
             with suppress(OSError):
                 if dated.stat().st_mtime > now:
                     os.utime(dated)
-                    logging.warning("%s was dated in the future, and is dated now instead", dated)
+                    logging.warning("%s has a date in the future; it is set to now", dated)
 
 
 def _check_models(inputs: Iterable[str]) -> None:
-    """Raise UnreadableArtifact if a model is not what its source.json says was stored."""
+    """Raise UnreadableArtifact if a model does not match the digest in its source.json."""
     for folder in {Path(path) for path in inputs if Path(path).is_dir()}:
         source = folder.with_name("source.json")
         if source.is_file():
             stored = artifacts.read_json(source).get("digest")
-            # Snakemake leaves a hidden file in a folder that a rule makes
+            # Snakemake adds a hidden file to a folder that a rule makes
             files = sorted(path for path in folder.iterdir() if path.name[0] != ".")
             if artifacts.digest(files) != stored:
-                reason = f"is damaged: its files are not those that {source} tells of"
+                reason = f"is damaged: its files do not match the digest in {source}"
                 raise UnreadableArtifact(folder, reason)
 
 
 def _from_command_line(script: Path) -> Any:
-    """The job of the artifact that the command line names."""
-    parser = argparse.ArgumentParser(description="Make one artifact by hand.")
+    """Return the job of the artifact that the command line names."""
+    parser = argparse.ArgumentParser(description="Make one artifact without Snakemake.")
     parser.add_argument("artifact", help="path of the artifact, as the workflow names it")
     parser.add_argument("--configfile", nargs="+", default=[], help="overlays on config.yaml")
     parser.add_argument("--directory", default=".", help="where results/ is, if not here")
@@ -173,7 +176,7 @@ def _from_command_line(script: Path) -> Any:
     arguments = parser.parse_args()
     for file in arguments.configfile:
         try:
-            read(Path(file))  # which Snakemake tells with a traceback
+            read(Path(file))  # Snakemake would print a traceback
         except ConfigError as error:
             sys.exit(str(error))
     overlays = [os.path.abspath(file) for file in arguments.configfile]
@@ -191,8 +194,8 @@ def _from_command_line(script: Path) -> Any:
 
 @contextmanager
 def _workflow(config: dict, configfiles: Sequence[str] = ()) -> Iterator[Any]:
-    """The workflow with a configuration laid over config.yaml, rules loaded, nothing run."""
-    # here, because a job of the workflow does not need them
+    """Yield the workflow with its rules loaded, `config` and `configfiles` over config.yaml."""
+    # imported here, because a job of the workflow does not need them
     from snakemake.api import SnakemakeApi
     from snakemake.settings.enums import Quietness
     from snakemake.settings.types import ConfigSettings, OutputSettings, ResourceSettings
@@ -206,16 +209,16 @@ def _workflow(config: dict, configfiles: Sequence[str] = ()) -> Iterator[Any]:
             ),
             snakefile=ROOT / "Snakefile",
         )
-        yield loaded._workflow  # the api has no call that looks a rule up by its output
+        yield loaded._workflow  # the public API cannot look a rule up by its output
 
 
 def _producer(artifact: str, workflow: Any) -> Any:
-    """The rule that makes an artifact, or None."""
+    """Return the rule that makes an artifact, or None."""
     return next((rule for rule in workflow.rules if rule.is_producer(artifact)), None)
 
 
 def _job(artifact: str, rule: Any, workflow: Any, threads: int | None) -> SimpleNamespace:
-    """What Snakemake would give the script for this artifact."""
+    """Return what Snakemake would pass to the script for this artifact."""
     from snakemake.iocontainers import Wildcards
 
     wildcards = rule.get_wildcards(artifact)
@@ -238,7 +241,7 @@ def _job(artifact: str, rule: Any, workflow: Any, threads: int | None) -> Simple
 
 @contextmanager
 def compute(snakemake: Any) -> Iterator[Compute]:
-    """Where the job computes: a leased GPU if it was granted one and there is one, or the CPU."""
+    """Yield where the job computes: a leased GPU if one is allocated and present, else the CPU."""
     settings = ComputeSettings.model_validate(snakemake.config.get("compute", {}))
     with gpu_lease.lease(
         settings.device,
@@ -255,14 +258,14 @@ def compute(snakemake: Any) -> Iterator[Compute]:
 
 
 @contextmanager
-def blaming(key: str) -> Iterator[None]:
-    """Tell a mistake in the configuration that only a job can find in one line, by its key."""
+def config_errors(key: str) -> Iterator[None]:
+    """Exit with one line that names the key if the block finds an error in the configuration."""
     try:
         yield
     except UnreadableArtifact:
         raise  # `run` names the rule that makes the file
     except ValueError as error:
-        sys.exit(printable(f"{key}: {error}"))  # files of others have a say in it
+        sys.exit(printable(f"{key}: {error}"))  # the message may quote a foreign file
 
 
 # --- trainings ----------------------------------------------------------------------------------
@@ -315,7 +318,7 @@ def trainings(snakemake: Any) -> Iterator[Training]:
     params = dict(snakemake.params.items())
     several = params.pop("seeds", None)
     seeds = several or [int(snakemake.wildcards.seed)]
-    with compute(snakemake) as granted:
+    with compute(snakemake) as device:
         for index, seed in enumerate(seeds):
             inputs, outputs = (
                 {name: files[index] if several else files for name, files in named.items()}
@@ -329,7 +332,7 @@ def trainings(snakemake: Any) -> Iterator[Training]:
                 if state.restore([*outputs.values()]):
                     continue
                 label = "/".join(folder.parts[-2:])
-                yield Training(seed, inputs, outputs, state, granted, label, started)
+                yield Training(seed, inputs, outputs, state, device, label, started)
                 state.keep([*outputs.values()])
 
 

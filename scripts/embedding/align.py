@@ -34,7 +34,7 @@ def main(snakemake: Any) -> None:
             _read(name, Path(folder), compute.device)
             for name, folder in ((pair.a, inp.a), (pair.b, inp.b))
         )
-        with job.blaming(key):
+        with job.config_errors(key):
             tokens = alignment.shared_ids(words_a, words_b, pair.offset)
             kernels = alignment.kernels(A, B, tokens)
             metrics = {"tokens": len(words_a), "condition": alignment.conditions(kernels)}
@@ -48,7 +48,7 @@ def main(snakemake: Any) -> None:
         ]
         where = compute.device
     metrics |= _matched(scores, chance, params.draws)
-    with job.blaming(f"{key}.published"):
+    with job.config_errors(f"{key}.published"):
         metrics["published"] = _published(pair, scores)
     artifacts.write_table(out.table, _table(scores))
     artifacts.write_json(out.summary, metrics)
@@ -59,7 +59,7 @@ def main(snakemake: Any) -> None:
 
 def _read(name: str, folder: Path, device: str) -> tuple[ModelView, list[str]]:
     """A model and its tokens, by id."""
-    with job.blaming(f"models.{name}"):
+    with job.config_errors(f"models.{name}"):
         model = loading.model(folder, head=True)
         seen = view(model.to(device))
         tokenizer = loading.tokenizer(folder, len(seen.W_E))

@@ -31,7 +31,7 @@ def main(snakemake: Any) -> None:
     }
     steps, *_ = [checkpoints.steps(kept) for _, kept in files.values()]  # alike in all seeds
     rows = []
-    with job.compute(snakemake) as compute, job.blaming("embedding.alignment.training"):
+    with job.compute(snakemake) as compute, job.config_errors("embedding.alignment.training"):
         for place, step in enumerate(steps):
             models = {
                 seed: view(checkpoints.model_at(*of_seed, place).to(compute.device))

@@ -36,18 +36,18 @@ def main(snakemake: Any) -> None:
     """Measure every seed; write the words of the first."""
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
     with job.compute(snakemake) as compute:
-        with job.blaming(f"models.{params.model}"):
+        with job.config_errors(f"models.{params.model}"):
             model = loading.model(Path(inp.model), head=True).to(compute.device)
             seen = view(model)
             tokenizer = loading.tokenizer(Path(inp.model), len(seen.W_E))
         vocabulary = tokens.read_vocabulary(tokenizer, len(seen.W_E))
         labels = tokens.labels(vocabulary)
         allowed = torch.from_numpy(tokens.token_filter(vocabulary, keep="whole_word"))
-        with job.blaming("embedding.finetuning.lexicon"):
+        with job.config_errors("embedding.finetuning.lexicon"):
             words = lexicon.words(params.lexicon and Path(params.lexicon))
             inside = lexicon.among(vocabulary, words)
         records, shown = [], []
-        with job.blaming(params.key):
+        with job.config_errors(params.key):
             for seed, path in zip(params.seeds, inp.changes, strict=True):
                 for rows in _changes(model, seen, Path(path)):
                     some = weight_difference.drawn(rows, params.vectors, seed)

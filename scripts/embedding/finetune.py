@@ -20,7 +20,7 @@ def main(snakemake: Any) -> None:
     params, inp, name = snakemake.params, snakemake.input, snakemake.wildcards.run
     settings = FinetuningRunSettings.model_validate(params.run)
     for training in job.trainings(snakemake):
-        with job.blaming(f"embedding.finetuning.runs.{name}"):
+        with job.config_errors(f"embedding.finetuning.runs.{name}"):
             model = loading.model(Path(inp.model))
             d_vocab = len(model.get_input_embeddings().weight)
             tokenizer = loading.tokenizer(Path(inp.model), d_vocab)

@@ -26,9 +26,12 @@ def main(snakemake: Any) -> None:
     golden = {name: GoldenSettings.model_validate(g) for name, g in params.golden.items()}
     folder = Path(snakemake.input.model)
     records, found, listed = [], [], []
-    with job.blaming("embedding.pairs.words"):
+    with job.config_errors("embedding.pairs.words"):
         known = settings.words and lexicon.listed(settings.words)
-    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+    with (
+        job.config_errors(f"models.{snakemake.wildcards.model}"),
+        job.compute(snakemake) as compute,
+    ):
         model = view(loading.model(folder, head=True).to(compute.device))
         layers = heads.spaced(len(model.layers), params.layers)
         _check_golden(golden, layers, heads.spaced(len(model.layers[0].W_Q), settings.heads))

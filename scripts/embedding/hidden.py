@@ -21,7 +21,10 @@ def main(snakemake: Any) -> None:
     settings = HiddenStatesSettings.model_validate(params.hidden)
     folder, found = Path(inp.model), Index(inp.index)
     texts = artifacts.read_table(inp.documents)["text"].tolist()[: settings.documents]
-    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+    with (
+        job.config_errors(f"models.{snakemake.wildcards.model}"),
+        job.compute(snakemake) as compute,
+    ):
         model = loading.model(folder, head=True).to(compute.device)
         W_U = parameters.output_embedding(view(model))
         tokenizer = loading.tokenizer(folder, len(W_U))

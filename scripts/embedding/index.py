@@ -18,7 +18,10 @@ def main(snakemake: Any) -> None:
     """Write the index, and the vocabulary beside it."""
     params, out = snakemake.params, snakemake.output
     folder = Path(snakemake.input.model)
-    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+    with (
+        job.config_errors(f"models.{snakemake.wildcards.model}"),
+        job.compute(snakemake) as compute,
+    ):
         model = view(loading.model(folder, head=True).to(compute.device))
         tokenizer = loading.tokenizer(folder, len(model.W_E))
         vocabulary = tokens.read_vocabulary(tokenizer, len(model.W_E))

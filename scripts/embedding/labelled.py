@@ -13,7 +13,7 @@ from scripts.anatomy.embedding.finetuning_settings import Labelled
 def main(snakemake: Any) -> None:
     """Write the texts in random order with their parts, and counts."""
     choice = TypeAdapter(Labelled).validate_python(snakemake.params.labelled)
-    with job.blaming(f"embedding.finetuning.labelled.{snakemake.wildcards.data}"):
+    with job.config_errors(f"embedding.finetuning.labelled.{snakemake.wildcards.data}"):
         read = classification_data.read(choice)
         texts = classification_data.split(read, choice, seeding.numpy_generator(0, "parts"))
     artifacts.write_table(snakemake.output.texts, texts)

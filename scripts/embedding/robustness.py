@@ -23,7 +23,10 @@ def main(snakemake: Any) -> None:
     folder, rows = Path(inp.model), []
     texts = artifacts.read_table(inp.documents)["text"].tolist()
     n = settings.vectors
-    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+    with (
+        job.config_errors(f"models.{snakemake.wildcards.model}"),
+        job.compute(snakemake) as compute,
+    ):
         model = loading.model(folder, head=True).to(compute.device)
         seen = parameters.read_as(view(model), ReadingSettings.model_validate(params.reading))
         tokenizer = loading.tokenizer(folder, len(seen.W_E))

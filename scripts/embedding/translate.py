@@ -65,7 +65,7 @@ def main(snakemake: Any) -> None:
     }
     labels = {part: table["label"].to_numpy(copy=True) for part, table in tables.items()}
     key = f"embedding.translation.pairs.{snakemake.wildcards.pair}"
-    with job.compute(snakemake) as compute, torch.no_grad(), job.blaming(key):
+    with job.compute(snakemake) as compute, torch.no_grad(), job.config_errors(key):
         models = [loading.model(Path(path)).to(compute.device) for path in (inp.lower, inp.upper)]
         max_length = min([run.max_length, *map(loading.positions, models)])
         A, B = (

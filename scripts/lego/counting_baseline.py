@@ -12,7 +12,7 @@ SAMPLED_GRAPHS = 20_000  # where each sentence has a graph of its own
 
 def main(snakemake: Any) -> None:
     """Compute the row of the table."""
-    with job.blaming(f"lego.tasks.{snakemake.wildcards.task}"):
+    with job.config_errors(f"lego.tasks.{snakemake.wildcards.task}"):
         task = tasks.Task.from_settings(TaskSettings.model_validate(snakemake.params.task))
     rng = seeding.numpy_generator(0, "bag")
     count = SAMPLED_GRAPHS if callable(task.graph) else 1

@@ -28,7 +28,10 @@ def main(snakemake: Any) -> None:
     params, out = snakemake.params, snakemake.output
     probing = ProbingSettings.model_validate(params.probing)
     folder = Path(snakemake.input.model)
-    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+    with (
+        job.config_errors(f"models.{snakemake.wildcards.model}"),
+        job.compute(snakemake) as compute,
+    ):
         model = loading.model(folder)
         tokenizer = loading.tokenizer(folder, len(model.get_input_embeddings().weight))
         group = groups.built_in("z2")

@@ -19,7 +19,7 @@ def main(snakemake: Any) -> None:
         model_folder = training.input.get("model")
         folder = None if model_folder is None else Path(model_folder)
         key = f"variants.{snakemake.wildcards.variant}" if folder else f"tasks.{variant.task}"
-        with job.blaming(f"lego.{key}"):
+        with job.config_errors(f"lego.{key}"):
             task = experiment.task_of(variant, TaskSettings.model_validate(params.task), folder)
             model = experiment.build(variant, task, training.seed, folder)
             test = experiment.test_sentences(variant, task, params.test, training.seed)

@@ -15,7 +15,7 @@ def main(snakemake: Any) -> None:
     """Fill the model's folder, and write where it comes from."""
     model = TypeAdapter(ModelSettings).validate_python(snakemake.params.model)
     with (
-        job.blaming(f"models.{snakemake.wildcards.model}"),
+        job.config_errors(f"models.{snakemake.wildcards.model}"),
         artifacts.writing_folder(snakemake.output.folder) as folder,
     ):
         match model.kind:

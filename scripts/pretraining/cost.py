@@ -29,7 +29,7 @@ def main(snakemake: Any) -> None:
         name: PretrainingVariantSettings.model_validate(one)
         for name, one in params.variants.items()
     }
-    with job.blaming("pretraining.variants"), job.compute(snakemake) as compute:
+    with job.config_errors("pretraining.variants"), job.compute(snakemake) as compute:
         table = cost.table(
             variants,
             SizeSettings.model_validate(params.model),

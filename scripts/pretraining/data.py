@@ -26,7 +26,7 @@ def main(snakemake: Any) -> None:
                 for file in (train_file, held_file)
             ]
             documents = data.encoded(corpora.documents(corpus), cutter)
-            with job.blaming(f"text.corpora.{snakemake.wildcards.corpus}"):
+            with job.config_errors(f"text.corpora.{snakemake.wildcards.corpus}"):
                 for ids, is_held in zip(documents, data.split(params.validation), strict=False):
                     packers[is_held].add(ids)
                     tokens += len(ids)

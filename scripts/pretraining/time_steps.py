@@ -22,7 +22,7 @@ def main(snakemake: Any) -> None:
     torch.set_num_threads(snakemake.threads)
     params = snakemake.params
     text = data.load(snakemake.input, PretrainingMaskingSettings.model_validate(params.masking))
-    with job.blaming("pretraining.optimisation.batch"):
+    with job.config_errors("pretraining.optimisation.batch"):
         data.check_batch(text, params.optimisation["batch"])
     with job.compute(snakemake) as compute:
         seconds = cost.step_seconds(

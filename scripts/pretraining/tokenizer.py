@@ -20,7 +20,7 @@ def main(snakemake: Any) -> None:
     params, out = snakemake.params, snakemake.output
     choice = TokenizerSettings.model_validate(params.tokenizer)
     names = tokenizer.SPECIAL
-    with job.blaming("pretraining.tokenizer"):
+    with job.config_errors("pretraining.tokenizer"):
         if choice.model is None:
             made = _trained(choice, TypeAdapter(TextCorpusSettings).validate_python(params.corpus))
         else:

@@ -28,7 +28,7 @@ def main(snakemake: Any) -> None:
     """Train, and write weights, checkpoints, curves and a record."""
     params = snakemake.params
     text = data.load(snakemake.input, PretrainingMaskingSettings.model_validate(params.masking))
-    with job.blaming("pretraining.optimisation.batch"):
+    with job.config_errors("pretraining.optimisation.batch"):
         data.check_batch(text, params.optimisation["batch"])
     for training in job.trainings(snakemake):
         flops, steps = _budget(params, text)

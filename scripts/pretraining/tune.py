@@ -27,7 +27,7 @@ def main(snakemake: Any) -> None:
     params, out = snakemake.params, snakemake.output
     text = data.load(snakemake.input, PretrainingMaskingSettings.model_validate(params.masking))
     rates = params.optimisation["learning_rates"]
-    with job.blaming("pretraining.optimisation.batch"):
+    with job.config_errors("pretraining.optimisation.batch"):
         data.check_batch(text, params.optimisation["batch"])
     with job.compute(snakemake) as compute, job.parts(snakemake) as part:
         losses = []

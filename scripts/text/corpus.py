@@ -23,7 +23,7 @@ def main(snakemake: Any) -> None:
     corpus = TypeAdapter(TextCorpusSettings).validate_python(params.corpus)
     choice = DictionarySettings.model_validate(params.dictionary)
     kept: list[str] = []
-    with job.blaming(f"text.corpora.{snakemake.wildcards.corpus}"):
+    with job.config_errors(f"text.corpora.{snakemake.wildcards.corpus}"):
         words = lda.dictionary(corpora.documents(corpus), choice)
         size = min(corpus.sample, words.num_docs)
         rng = seeding.numpy_generator(0, "documents")

@@ -40,7 +40,10 @@ def main(snakemake: Any) -> None:
     )
     first = fits[params.seeds[0]]
     texts = artifacts.read_table(inp.documents)["text"].tolist()
-    with job.blaming(f"models.{snakemake.wildcards.model}"), job.compute(snakemake) as compute:
+    with (
+        job.config_errors(f"models.{snakemake.wildcards.model}"),
+        job.compute(snakemake) as compute,
+    ):
         model = loading.model(Path(inp.model)).to(compute.device)
         tokenizer = loading.tokenizer(Path(inp.model), len(model.get_input_embeddings().weight))
         max_length = min(settings.max_length, loading.positions(model))

@@ -205,8 +205,8 @@ def test_a_job_that_reads_a_damaged_model_names_it_and_its_rule(checkout: Checko
     printed = checkout.snakemake("--", "results/text/stories/encoder/run.json", status=1)
     *_, line = checkout.log_of_failure(printed).splitlines()
     assert line == (
-        "results/models/encoder/weights: is damaged: its files are not those that "
-        "results/models/encoder/source.json tells of; it is made by rule model. "
+        "results/models/encoder/weights: is damaged: its files do not match the digest in "
+        "results/models/encoder/source.json; it is made by rule model. "
         "Delete the file and run again."
     )
     assert not reader.exists()

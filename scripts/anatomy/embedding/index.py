@@ -25,8 +25,8 @@ FORMAT = {  # scores do not compress, and read fastest as they are
     "write_statistics": ["layer", "group"],  # by which other programs find a row group
 }
 
-CONTENTS = b"contents"
-"""The key in the file's metadata of what it contains: JSON with the checksum of each column."""
+CONTENTS, CHECKSUM = b"contents", b"contents_checksum"
+"""Keys of the file's metadata: JSON with the checksum of each column; the checksum of that JSON."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def write_index(
                 checksums.append([layer, group, columns])
             contents = json.dumps({"d_vocab": d_vocab, "top": top, "row_groups": checksums})
             writer.add_key_value_metadata(
-                {CONTENTS: contents, artifacts.CHECKSUM: artifacts.checksum(contents)}
+                {CONTENTS: contents, CHECKSUM: artifacts.checksum(contents)}
             )
 
 
@@ -158,7 +158,7 @@ class Index:
         with artifacts.reading(self.path, "an index of top tokens"):
             self._file = pq.ParquetFile(self.path, memory_map=True)
             metadata = self._file.metadata.metadata
-            expected = metadata[artifacts.CHECKSUM].decode()
+            expected = metadata[CHECKSUM].decode()
             artifacts.verify(path, expected, artifacts.checksum(metadata[CONTENTS].decode()))
             contents = json.loads(metadata[CONTENTS])
         self.d_vocab, self.top = contents["d_vocab"], contents["top"]

@@ -1,10 +1,11 @@
-"""The papers' findings as measurable statements, and the verdict on each.
+"""The findings of the papers as measurable statements, and the verdict on each.
 
-`claims.yaml` lists them by study. A claim names the artifacts that it is measured on, a metric in
-them and what is expected of it. Its value is the mean over the seeds, with a 95 % interval by
-Student's t; it is reproduced when the whole interval is where the claim expects it.
+`claims.yaml` lists them by study. A claim names artifacts, a metric in them and the value that is
+expected. Its value is the mean over the seeds, with a 95 % interval by Student's t. The verdict is
+"reproduced" if the whole interval is within the bounds of the expectation.
 """
 
+import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,21 +18,22 @@ from scripts.anatomy.settings import Settings
 from scripts.anatomy.statistics import mean_interval
 
 SCALES = ("smoke", "laptop", "paper")
-FEWEST_SEEDS = 3
-Verdict = Literal["reproduced", "not reproduced", "not testable at this scale"]
+MIN_SEEDS = 3
 
 
 class MissingMetric(ValueError):
-    """An artifact has no such metric: a setting of the run leaves it out."""
+    """An artifact lacks a metric, since a setting of the run leaves it out."""
 
 
 class Expectation(Settings):
-    """Where a value should be; give exactly one of near, between, above and below."""
+    """The expected value; give exactly one of near, between, above and below."""
 
-    near: float | None = Field(None, description="The value, up to `within` or `percent`.")
-    within: float | None = Field(None, ge=0, description="Largest difference from `near`.")
-    percent: float | None = Field(None, gt=0, description="The same in percent of `near`.")
-    between: tuple[float, float] | None = Field(None, description="Lowest and highest value.")
+    near: float | None = Field(None, description="Expected value, up to `within` or `percent`.")
+    within: float | None = Field(None, ge=0, description="Maximum difference from `near`.")
+    percent: float | None = Field(
+        None, gt=0, description="Maximum difference in percent of `near`."
+    )
+    between: tuple[float, float] | None = Field(None, description="Minimum and maximum.")
     above: float | None = Field(None, description="The value must be above this.")
     below: float | None = Field(None, description="The value must be below this.")
 
@@ -41,13 +43,13 @@ class Expectation(Settings):
         if sum(value is not None for value in given) != 1:
             raise ValueError("give exactly one of near, between, above and below")
         if self.between is not None and self.between[0] > self.between[1]:
-            raise ValueError("between wants the lower value first")
+            raise ValueError(f"between: expected the lower value first, got {self.between}")
         if (self.near is not None) != ((self.within is None) != (self.percent is None)):
-            raise ValueError("near needs either within or percent, and only near takes them")
+            raise ValueError("give within or percent with near, and only with near")
         return self
 
     def bounds(self) -> tuple[float, float]:
-        """Lowest and highest value that are as expected."""
+        """Return the lowest and the highest value that meet the expectation."""
         if self.near is not None:
             slack = self.within if self.within is not None else abs(self.near) * self.percent / 100
             return self.near - slack, self.near + slack
@@ -68,37 +70,37 @@ class Expectation(Settings):
 
 
 class Claim(Settings):
-    """One finding of a paper."""
+    """A finding of a paper, and how to measure it."""
 
-    id: str = Field(description="Short name, unique.")
+    id: str = Field(description="Unique name.")
     study: Literal["topic", "text", "embedding", "lego", "pretraining"] = Field(
-        description="Study that it belongs to."
+        description="Study that measures it."
     )
-    statement: str = Field(description="What was found, in a sentence.")
-    source: str = Field(description="Where: paper and theorem, figure or section.")
+    statement: str = Field(description="The finding as a full sentence.")
+    source: str = Field(description="Paper, and theorem, figure or section.")
     scale: Literal["smoke", "laptop", "paper"] = Field(
-        description="Smallest scale at which it can be tested."
+        description="Smallest scale at which the claim can be tested."
     )
     artifacts: list[str] = Field(
         min_length=1,
-        description="Files; {seed} stands for each seed. Of several, the `worst` "
-        "value counts, seed by seed.",
+        description="Files; {seed} is replaced by each seed. With several files, the value "
+        "furthest from the expected one counts, seed by seed.",
     )
     metric: str = Field(
-        description="Path of the metric, keys joined with dots. A list has a value per seed."
+        description="Keys of the metric, joined with dots. A list has one value per seed."
     )
-    expect: Expectation = Field(description="Where the metric should be.")
+    expect: Expectation = Field(description="Expected value of the metric.")
     every_seed: bool = Field(
         False,
-        description="Every single seed must be as expected, not only the interval of the mean.",
+        description="Whether every seed must meet the expectation, not only the interval.",
     )
 
     def paths(self, seeds: Sequence[int]) -> list[str]:
-        """All its artifacts."""
-        return [path for artifact in self.artifacts for path in _of_seeds(artifact, seeds)]
+        """Return the paths of all artifacts of the claim."""
+        return [path for artifact in self.artifacts for path in _seed_paths(artifact, seeds)]
 
 
-def _of_seeds(artifact: str, seeds: Sequence[int]) -> list[str]:
+def _seed_paths(artifact: str, seeds: Sequence[int]) -> list[str]:
     if "{seed}" not in artifact:
         return [artifact]
     return [artifact.replace("{seed}", str(seed)) for seed in seeds]
@@ -107,18 +109,19 @@ def _of_seeds(artifact: str, seeds: Sequence[int]) -> list[str]:
 def load(path: Path) -> list[Claim]:
     """Return the claims of a file that lists them by study.
 
-    An entry with `claims` is a group: the keys beside `claims` hold for each of them.
+    An entry with `claims` is a group, and so is a study: the keys beside `claims` are defaults for
+    all of its claims. Groups may contain groups.
 
     Raises:
-        ConfigError: One line a mistake: the file, the study, the claim and the key.
+        ConfigError: The file, the study, the claim and the key of the first mistake.
     """
-    listed = read(path)
+    studies = read(path)
     try:
-        check_plain(listed)
+        check_plain(studies)
         claims = [
-            _claim(f"{study}.{given.get('id', number)}", {"study": study, **given})
-            for study, entries in listed.items()
-            for number, given in enumerate(_expanded(study, entries))
+            _claim(key, given)
+            for study, entry in studies.items()
+            for key, given in _expanded(study, entry, {"study": study})
         ]
     except ConfigError as error:
         raise ConfigError(f"{path}: {line}" for line in str(error).split("\n")) from None
@@ -128,23 +131,26 @@ def load(path: Path) -> list[Claim]:
     return claims
 
 
-def _expanded(study: str, entries: Any) -> Iterator[dict[str, Any]]:
-    """Yield the claims of a study as they are given, with what they inherit from their group."""
-    if not isinstance(entries, list):
-        raise ConfigError([f"{study}: expected a list of claims"])
-    for number, entry in enumerate(entries):
-        shared = dict(entry) if isinstance(entry, dict) else {}
-        given = shared.pop("claims", [{}])
-        if not (shared or given) or not isinstance(given, list):
-            raise ConfigError([f"{study}.{number}: expected a claim or a group of claims"])
-        for own in given:
-            if not isinstance(own, dict):
-                raise ConfigError([f"{study}.{number}.claims: expected claims, got {own!r}"])
-            yield shared | own
+def _expanded(
+    key: str, entry: Any, defaults: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the claims of an entry, each with its key and the defaults of its groups."""
+    group = {"claims": entry} if isinstance(entry, list) else entry
+    if not isinstance(group, dict) or not group:
+        raise ConfigError([f"{key}: expected a claim or a group, got {reprlib.repr(entry)}"])
+    given = {**defaults, **group}
+    if "claims" not in group:
+        yield f"{given['study']}.{given['id']}" if "id" in given else key, given
+        return
+    claims = given.pop("claims")
+    if not isinstance(claims, list):
+        raise ConfigError([f"{key}.claims: expected a list, got {reprlib.repr(claims)}"])
+    for number, nested in enumerate(claims):
+        yield from _expanded(f"{key}.{number}", nested, given)
 
 
 def _claim(key: str, given: dict[str, Any]) -> Claim:
-    """Return a claim; ConfigError with its key if something is wrong with it."""
+    """Return a claim; raise ConfigError with its key if it is not valid."""
     try:
         return Claim.model_validate(given)
     except ValidationError as error:
@@ -157,9 +163,9 @@ def testable(
     available: Collection[str],
     seeds: Mapping[str, Sequence[int]],
 ) -> list[Claim]:
-    """The claims that this scale and its seeds, by study, suffice for, and whose artifacts exist.
+    """Return the claims that can be tested at this scale with these seeds (by study).
 
-    What differs between seeds is not judged on fewer than `FEWEST_SEEDS`.
+    All artifacts of a claim must be available. A claim with an artifact per seed needs `MIN_SEEDS`.
     """
     enough = SCALES[: SCALES.index(scale) + 1]
     return [
@@ -168,7 +174,7 @@ def testable(
         if claim.scale in enough
         and set(claim.paths(seeds[claim.study])) <= set(available)
         and (
-            len(seeds[claim.study]) >= FEWEST_SEEDS
+            len(seeds[claim.study]) >= MIN_SEEDS
             or not any("{seed}" in artifact for artifact in claim.artifacts)
         )
     ]
@@ -177,7 +183,10 @@ def testable(
 def judge(
     claim: Claim, records: Mapping[str, Any] | None, seeds: Sequence[int]
 ) -> dict[str, str | float | None]:
-    """The ledger's row of a claim; `records` holds its artifacts by path, None if not testable."""
+    """Return the row of a claim in the ledger.
+
+    `records` has the contents of its artifacts by path; None if the claim is not testable.
+    """
     row: dict[str, Any] = {
         "id": claim.id,
         "study": claim.study,
@@ -195,15 +204,15 @@ def judge(
     if records is None:
         return row
     values = _worst(claim, records, seeds)
-    if len(values) < FEWEST_SEEDS and any(
+    if len(values) < MIN_SEEDS and any(
         isinstance(_lookup(records[path], claim.metric, path), list) for path in claim.paths(seeds)
     ):
-        return row  # a list over too few seeds
+        return row  # the list has too few seeds
     value, low, high = mean_interval(values)
     if claim.every_seed:
         low, high = min(low, values.min()), max(high, values.max())
-    least, most = claim.expect.bounds()
-    held = bool(np.isfinite(values).all() and least <= low and high <= most)
+    low_bound, high_bound = claim.expect.bounds()
+    held = bool(np.isfinite(values).all() and low_bound <= low and high <= high_bound)
     verdict = "reproduced" if held else "not reproduced"
     return row | {
         "value": value, "low": low, "high": high, "seeds": len(values), "verdict": verdict
@@ -211,11 +220,11 @@ def judge(
 
 
 def _worst(claim: Claim, records: Mapping[str, Any], seeds: Sequence[int]) -> np.ndarray:
-    """Per seed, the value that is furthest from what is expected."""
+    """Return, per seed, the value furthest from the expected one."""
     values = np.array([_values(claim, artifact, records, seeds) for artifact in claim.artifacts])
-    least, most = claim.expect.bounds()
-    # how far inside the bounds a value is; the nearer bound decides
-    margin = np.minimum(values - least, most - values)
+    low_bound, high_bound = claim.expect.bounds()
+    # distance inside the bounds, by the nearer one
+    margin = np.minimum(values - low_bound, high_bound - values)
     margin = np.where(np.isfinite(values), margin, -np.inf)
     return np.take_along_axis(values, margin.argmin(axis=0)[None], axis=0)[0]
 
@@ -223,9 +232,10 @@ def _worst(claim: Claim, records: Mapping[str, Any], seeds: Sequence[int]) -> np
 def _values(
     claim: Claim, artifact: str, records: Mapping[str, Any], seeds: Sequence[int]
 ) -> list[float]:
-    """The metric in one artifact, seed by seed."""
-    found = [_lookup(records[path], claim.metric, path) for path in _of_seeds(artifact, seeds)]
-    values = found[0] if isinstance(found[0], list) else found
+    """Return the metric of one artifact, seed by seed."""
+    values = [_lookup(records[path], claim.metric, path) for path in _seed_paths(artifact, seeds)]
+    if isinstance(values[0], list):
+        values = values[0]
     return [float("nan") if value is None else float(value) for value in values]
 
 

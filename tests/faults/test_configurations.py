@@ -482,13 +482,13 @@ def test_a_file_without_claims_is_one_line(
     [
         ({"studdy": "x"}, "topic.other.studdy: there is no such key"),
         ({"expect": {"above": "x\x1b"}}, "topic.1.expect.above: holds a control character"),
-        ({"expect": {"near": 1}}, "topic.other.expect: near needs either within or percent"),
+        ({"expect": {"near": 1}}, "topic.other.expect: give within or percent with near"),
         ({"artifacts": []}, "topic.other.artifacts: "),
         ({"artifacts": [None]}, "topic.other.artifacts.0: "),
         ({"scale": datetime.date(2001, 1, 1)}, "topic.1.scale: wants text or a number"),
         ({"id": "mine"}, "mine: the id is given twice"),
-        ({"claims": [None]}, "topic.1.claims: expected claims, got None"),
-        ({"claims": 3}, "topic.1: expected a claim or a group"),
+        ({"claims": [None]}, "topic.1.0: expected a claim or a group, got None"),
+        ({"claims": 3}, "topic.1.claims: expected a list, got 3"),
         ({"claims": [{"metric": 3}]}, "topic.other.metric: "),
     ],
 )

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 from checkouts import ROOT, Checkout
+
+from scripts.anatomy import claims
 
 CLAIM_COLUMNS = [
     *("id", "study", "statement", "source", "scale", "metric"),
@@ -63,8 +64,7 @@ def test_the_ledger_judges_every_claim(smoke: Checkout) -> None:
     """A finding of the paper would be left out, or a verdict not follow from its numbers."""
     table = pd.read_csv(smoke.path("claims.csv"))
     assert [*table.columns] == CLAIM_COLUMNS
-    claims = yaml.safe_load((ROOT / "claims.yaml").read_text("utf-8"))
-    assert [*table["id"]] == [claim["id"] for claim in claims]
+    assert [*table["id"]] == [claim.id for claim in claims.load(ROOT / "claims.yaml")]
     assert {*table["verdict"]} <= VERDICTS
     untested = table["verdict"] == "not testable at this scale"
     assert table.loc[untested, ["value", "low", "high"]].isna().all(axis=None)

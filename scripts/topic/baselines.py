@@ -1,8 +1,7 @@
-"""Yardsticks of a corpus, per seed: statistics, loss floor, best block matrices, pair counts.
+"""Compute baselines of a corpus, per seed: statistics, loss floor, block matrices, pair counts.
 
-Sampled corpora of disjoint topics are measured on a larger sample of their own, for the differences
-between small samples are larger than those that the claims are about. Pair counts are those of the
-held-out documents.
+Sampled corpora of disjoint topics are measured on a larger sample, since small samples differ by
+more than the claims allow. Pair counts are those of the held-out documents.
 """
 
 from typing import Any
@@ -27,21 +26,21 @@ def main(snakemake: Any) -> None:
         if isinstance(settings, BlockCorpusSettings):
             larger = settings.model_copy(update={"train": SAMPLE, "validation": 1})
             measured = corpora.sample(larger, seeding.numpy_generator(seed, "larger sample"))
-        found: dict[str, Any] = {"statistics": corpora.statistics(measured)}
+        results: dict[str, Any] = {"statistics": corpora.statistics(measured)}
         if _blocks(corpus):
             rng = seeding.numpy_generator(seed, "yardsticks")
-            found |= baselines.yardsticks(measured, getattr(settings, "alpha", None), rng)
-            found["pair_counts"] = {
+            results |= baselines.all_baselines(measured, getattr(settings, "alpha", None), rng)
+            results["pair_counts"] = {
                 name: baselines.released_pair_counts(
                     corpus.validation, corpus.membership, fixed=name == "fixed"
                 )
                 for name in ("released", "fixed")
             }
-        artifacts.write_json(output, found)
+        artifacts.write_json(output, results)
 
 
 def _blocks(corpus: corpora.Corpus) -> bool:
-    """Whether the topics are disjoint and of equal size."""
+    """Return whether the topics are disjoint and of equal size."""
     try:
         corpora.check_blocks(corpus.membership)
     except ValueError:

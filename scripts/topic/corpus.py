@@ -1,4 +1,4 @@
-"""Sample a corpus, once per seed, or read it from text files (the same for every seed)."""
+"""Sample a corpus once per seed, or read it from text files, in which case all seeds share it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where a trained model keeps the topics, at the end and over its checkpoints.
+"""Measure topic structure in a trained model, at the end and at its checkpoints.
 
 Compact models: block means of the embeddings' Gram matrix, of the token-to-token value map and
 its column products, attention by pair class, Theorem 3's R, norms. BERT: cosines of the word
@@ -18,7 +18,7 @@ from scripts.anatomy.topic.settings import TopicMeasurementSettings, TopicVarian
 if TYPE_CHECKING:
     from scripts.anatomy.topic.bert import TopicBert
 
-DYNAMICS_DOCUMENTS = 100  # enough for curves; the final numbers use all that the config asks for
+DYNAMICS_DOCUMENTS = 100  # enough for curves; the final numbers use `measurement.documents`
 
 
 def main(snakemake: Any) -> None:
@@ -54,24 +54,24 @@ def _measure_compact(
     settings: TopicMeasurementSettings,
 ) -> dict[str, Any]:
     view = measures.view(weights, variant.model)
-    found: dict[str, Any] = {"norms": view.norms}
+    results: dict[str, Any] = {"norms": view.norms}
     if variant.model.embedding == "trained":
-        found["embedding"] = _of_vectors(view.embedding, data)
+        results["embedding"] = _of_vectors(view.embedding, data)
     if variant.model.value == "trained" or variant.model.embedding == "trained":
         value = measures.words(view.value)
-        found["value"] = measures.block_means(value, data.membership)
-        found["value"]["mask_column"] = measures.mask_column(view.value)
-        found["column_products"] = measures.block_means(measures.gram(value), data.membership)
+        results["value"] = measures.block_means(value, data.membership)
+        results["value"]["mask_column"] = measures.mask_column(view.value)
+        results["column_products"] = measures.block_means(measures.gram(value), data.membership)
     if variant.model.attention == "trained":
-        found["attention"] = measures.held_out_attention(view, data, settings)
-        found["attention"]["R"] = measures.attention_ratio(view.scores, data.membership)
+        results["attention"] = measures.held_out_attention(view, data, settings)
+        results["attention"]["R"] = measures.attention_ratio(view.scores, data.membership)
         key_query = measures.words(view.scores)
-        found["key_query"] = measures.block_means(key_query, data.membership)
-    return found
+        results["key_query"] = measures.block_means(key_query, data.membership)
+    return results
 
 
 def _of_vectors(vectors: np.ndarray, data: corpora.Corpus) -> dict[str, dict[str, float]]:
-    """Block means of inner products and of cosines between the words' columns."""
+    """Return block means of inner products and of cosines between the words' columns."""
     of_words = vectors[:, corpora.FIRST_WORD :]
     return {
         "gram": measures.block_means(measures.gram(of_words), data.membership),
@@ -86,7 +86,7 @@ def _dynamics(
     data: corpora.Corpus,
     settings: TopicMeasurementSettings,
 ) -> pd.DataFrame:
-    """Norms, block means and attention at every checkpoint."""
+    """Return norms, block means and attention at every checkpoint."""
     rows = []
     for i, step in enumerate(checkpoints.pop("step")):
         weights = final | {name: stack[i] for name, stack in checkpoints.items()}
@@ -96,18 +96,19 @@ def _dynamics(
         row |= {f"value_{name}": blocks[name] for name in ("same_with_diagonal", "different")}
         if variant.model.attention == "trained":
             documents = min(DYNAMICS_DOCUMENTS, settings.documents)
-            found = measures.held_out_attention(view, data, settings, documents=documents)
-            row |= {f"attention_{name}": value for name, value in found.items()}
+            attention = measures.held_out_attention(view, data, settings, documents=documents)
+            row |= {f"attention_{name}": value for name, value in attention.items()}
             row["R"] = measures.attention_ratio(view.scores, data.membership)
         rows.append(row)
     return pd.DataFrame(rows).set_index("step")
 
 
 def _stages(table: pd.DataFrame) -> dict[str, Any]:
-    """The order of the two stages, where W_V and the attention are both trained.
+    """Return the steps of the two stages, if W_V and attention are both trained.
 
     By norms: the steps at which W_V and W_K reach 80 % of their norm at step 1000. By structure:
-    the steps at which the blocks of W_V and the same-topic attention are half of what they become.
+    the steps at which the blocks of W_V and the same-topic attention reach half of their last
+    values.
     """
     if table["norm_W_V"].nunique() == 1 or "norm_W_K" not in table:
         return {}
@@ -143,12 +144,12 @@ def _measure_bert(
     from scripts.anatomy.topic import experiment
 
     model = experiment.build(variant, data, seed).eval()
-    untrained = _of_bert(model, variant, data, settings)  # the control: what chance alone gives
+    untrained = _of_bert(model, variant, data, settings)  # the control
     model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-    found = _of_bert(model, variant, data, settings) | {"untrained": untrained}
-    gain = found["attention"]["best_head"] - untrained["attention"]["best_head"]
-    found["attention"]["best_head_gain"] = gain
-    return found
+    results = _of_bert(model, variant, data, settings) | {"untrained": untrained}
+    gain = results["attention"]["best_head"] - untrained["attention"]["best_head"]
+    results["attention"]["best_head_gain"] = gain
+    return results
 
 
 def _of_bert(
@@ -157,7 +158,7 @@ def _of_bert(
     data: corpora.Corpus,
     settings: TopicMeasurementSettings,
 ) -> dict[str, Any]:
-    """Attention of every layer and head, their mean and the most topical, and the embeddings."""
+    """Return attention of each head, the mean and the best head, and measures of embeddings."""
     tokens = data.validation[: settings.documents, : settings.max_length]
     heads = [
         measures.attention_from_maps(
@@ -167,14 +168,14 @@ def _of_bert(
     ]
     attention = _mean_head(heads)
     attention["best_head"] = max(head["ratio"] for layer in heads for head in layer)
-    found: dict[str, Any] = {"attention_heads": heads, "attention": attention}
+    results: dict[str, Any] = {"attention_heads": heads, "attention": attention}
     if variant.model.embedding == "trained":
-        found["embedding"] = _of_vectors(model.word_embeddings().astype(np.float64), data)
-    return found
+        results["embedding"] = _of_vectors(model.word_embeddings().astype(np.float64), data)
+    return results
 
 
 def _mean_head(heads: list[list[dict[str, float]]]) -> dict[str, float]:
-    """Class means averaged over layers and heads, and the ratio of the averages."""
+    """Return class means averaged over layers and heads, and the ratio of the averages."""
     means = pd.DataFrame([head for layer in heads for head in layer]).mean()
     means["ratio"] = means["same_topic"] / means["different_topic"]
     return means.to_dict()

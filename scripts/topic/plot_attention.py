@@ -1,7 +1,8 @@
 """Draw mean attention by pair class for every run whose attention is trained, and its table.
 
-The paper's synthetic attention table: same word and same topic above different topic, under every
-loss and optimiser. Weights are length-debiased and divided by the uniform weight.
+The table corresponds to the paper's attention table on synthetic data: same word and same topic are
+above different topic, under every loss and optimiser. Weights are length-debiased and divided by
+the uniform weight.
 """
 
 from pathlib import Path
@@ -15,16 +16,16 @@ from scripts.anatomy import artifacts, figures
 
 
 def main(snakemake: Any) -> None:
-    """Write the table and draw it."""
+    """Write the table and draw the figure."""
     reference = snakemake.params.reference_length
     rows = []
     for path in map(Path, snakemake.input):
         metrics = artifacts.read_json(path)
         corpus, variant, seed = path.parts[-4:-1]
-        found = {k: metrics["attention"][k] for k in ("same_word", "same_topic", "different_topic")}
+        means = {k: metrics["attention"][k] for k in ("same_word", "same_topic", "different_topic")}
         rows.append(
             {"corpus": corpus, "variant": variant, "seed": seed.removeprefix("seed")}
-            | {name: weight * reference for name, weight in found.items()}
+            | {name: weight * reference for name, weight in means.items()}
             | {"ratio": metrics["attention"]["ratio"], "R": metrics["attention"].get("R")}
         )
     table = pd.DataFrame(rows)

@@ -1,6 +1,6 @@
-"""Draw where each model keeps the topics: in its embeddings, in its attention, or in both.
+"""Draw topic structure in the embeddings and in the attention of each model.
 
-compensation: a BERT with attention or embeddings unable to learn; architectures: from the
+compensation: a BERT with attention or embeddings frozen; architectures: from the
 compact model to real BERTs. The last row is the control, a BERT before training. Points are means
 over seeds with 95 % intervals.
 """
@@ -16,10 +16,10 @@ from scripts.anatomy import artifacts, figures
 def main(snakemake: Any) -> None:
     """Draw both panels."""
     figures.style()
-    measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
+    paths_of = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     metrics = {
         figures.words(name): [artifacts.read_json(path) for path in paths]
-        for name, paths in measured.items()
+        for name, paths in paths_of.items()
     }
     control = next((name for name, runs in metrics.items() if "untrained" in runs[0]), None)
     if control:
@@ -40,9 +40,9 @@ def _embeddings(ax: plt.Axes, metrics: dict[str, list[dict]]) -> None:
             for variant, runs in metrics.items()
         }
         figures.dots(ax, values, colour=figures.CLASS_COLOURS[name], label=name)
-    for place, runs in enumerate(metrics.values()):
+    for row, runs in enumerate(metrics.values()):
         if "embedding" not in runs[0]:
-            ax.text(0.5, place, "frozen one-hot", ha="center", va="center", color="grey")
+            ax.text(0.5, row, "frozen one-hot", ha="center", va="center", color="grey")
     ax.axvline(0, color="grey", linewidth=0.8, linestyle=":")
     ax.set(xlim=(-0.3, 1.05), title="Embeddings", xlabel="mean cosine between words")
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=2)

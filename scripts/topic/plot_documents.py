@@ -1,6 +1,6 @@
-"""Draw how many topics documents have, and how their words spread over them.
+"""Draw the number of topics per document and the share of words in the largest topics.
 
-The theorems assume few topics a document: this is how far the corpora agree.
+The theorems assume few topics per document; the figure shows how far that holds for each corpus.
 """
 
 from typing import Any
@@ -19,12 +19,12 @@ def main(snakemake: Any) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
     names = snakemake.params.corpora
     width = 0.8 / len(names)
-    for place, (name, path) in enumerate(zip(names, snakemake.input, strict=True)):
+    for index, (name, path) in enumerate(zip(names, snakemake.input, strict=True)):
         corpus = corpora.load(path)
         counts = corpora.topic_counts(corpus.train, corpus.membership)
         topics = np.bincount((counts > 0).sum(axis=1), minlength=counts.shape[1] + 1)
-        at = np.arange(len(topics)) + (place - (len(names) - 1) / 2) * width
-        left.bar(at, topics / topics.sum(), width, label=name)
+        positions = np.arange(len(topics)) + (index - (len(names) - 1) / 2) * width
+        left.bar(positions, topics / topics.sum(), width, label=name)
         share = np.sort(counts / counts.sum(axis=1, keepdims=True), axis=1)[:, ::-1]
         covered = share.mean(axis=0).cumsum()
         right.plot(np.arange(1, len(covered) + 1), covered, "o-", label=name)

@@ -15,8 +15,8 @@ from scripts.anatomy import artifacts, figures
 from scripts.anatomy.topic import corpora, measures
 from scripts.anatomy.topic.settings import TopicVariantSettings
 
-# Of each figure: the matrix, where its block means are in the metrics, the unit of its colours,
-# and what rows and columns are.
+# For each figure: the matrix, the key of its block means in the metrics, the unit of its colours,
+# and the labels of rows and columns.
 FIGURES = {
     "embeddings": (
         lambda view: measures.gram(view.embedding[:, measures.FIRST_WORD :]),
@@ -48,7 +48,7 @@ FIGURES = {
 def main(snakemake: Any) -> None:
     """Draw the figure that the params name."""
     figures.style()
-    draw, where, unit, (down, across) = FIGURES[snakemake.params.figure]
+    draw, keys, unit, (down, across) = FIGURES[snakemake.params.figure]
     names = snakemake.params.variants
     seeds = len(snakemake.input.metrics) // len(names)
     columns = {1: 1, 2: 2, 4: 2}.get(len(names), 3)
@@ -56,8 +56,8 @@ def main(snakemake: Any) -> None:
     figure, axes = plt.subplots(
         rows, columns, figsize=(5.6 * columns, 4.8 * rows), squeeze=False, layout="constrained"
     )
-    for place, (ax, name) in enumerate(zip(axes.flat, names, strict=False)):
-        first = place * seeds
+    for index, (ax, name) in enumerate(zip(axes.flat, names, strict=False)):
+        first = index * seeds
         view = measures.view(
             artifacts.read_tensors(snakemake.input.weights[first]),
             TopicVariantSettings.model_validate(
@@ -65,10 +65,10 @@ def main(snakemake: Any) -> None:
             ).model,
         )
         membership = corpora.load(snakemake.input.corpus[first]).membership
-        blocks = [_blocks(path, where) for path in snakemake.input.metrics[first : first + seeds]]
+        blocks = [_blocks(path, keys) for path in snakemake.input.metrics[first : first + seeds]]
         same = np.mean([block["same_with_diagonal"] for block in blocks])
         different = np.mean([block["different"] for block in blocks])
-        topic = membership.argmax(axis=1)  # the first, of several
+        topic = membership.argmax(axis=1)  # a word's first topic
         order = np.argsort(topic, kind="stable")
         figures.matrix(
             ax,
@@ -84,11 +84,11 @@ def main(snakemake: Any) -> None:
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 
-def _blocks(path: str, where: tuple[str, ...]) -> dict[str, float]:
-    found = artifacts.read_json(path)
-    for key in where:
-        found = found[key]
-    return found
+def _blocks(path: str, keys: tuple[str, ...]) -> dict[str, float]:
+    metrics = artifacts.read_json(path)
+    for key in keys:
+        metrics = metrics[key]
+    return metrics
 
 
 job.run(main, globals())

@@ -1,7 +1,7 @@
 """Draw learned attention within one held-out document, its words sorted by topic.
 
 The document is the first with three to four topics of three words or more; its first 30 words
-are shown. Sorting changes nothing, for the model knows no positions.
+are drawn. Sorting does not change the attention, since the model has no positions.
 """
 
 from typing import Any
@@ -16,11 +16,11 @@ from scripts.anatomy.topic import corpora, measures
 from scripts.anatomy.topic.corpora import FIRST_WORD, Corpus
 from scripts.anatomy.topic.settings import TopicVariantSettings
 
-SHOWN = 30
+N_WORDS = 30
 
 
 def main(snakemake: Any) -> None:
-    """One panel per variant, first seed."""
+    """Draw a panel per variant, first seed."""
     figures.style()
     names = snakemake.params.variants
     figure, axes = plt.subplots(
@@ -36,13 +36,13 @@ def main(snakemake: Any) -> None:
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 
-def _document(corpus: Corpus) -> Integer[np.ndarray, "shown"]:
-    """Words of a document with a few topics, sorted by topic and word."""
+def _document(corpus: Corpus) -> Integer[np.ndarray, "words"]:
+    """Return the words of a document with a few topics, sorted by topic and word."""
     topic = corpus.membership.argmax(axis=1)
     for row in corpus.validation:
-        words = row[row >= FIRST_WORD][:SHOWN] - FIRST_WORD
-        present, places = np.unique(topic[words], return_counts=True)
-        if 3 <= len(present) <= 4 and places.min() >= 3:
+        words = row[row >= FIRST_WORD][:N_WORDS] - FIRST_WORD
+        present, counts = np.unique(topic[words], return_counts=True)
+        if 3 <= len(present) <= 4 and counts.min() >= 3:
             break
     return words[np.lexsort((words, topic[words]))]
 
@@ -50,7 +50,7 @@ def _document(corpus: Corpus) -> Integer[np.ndarray, "shown"]:
 def _draw(
     ax: plt.Axes,
     scores: Float[np.ndarray, "keys queries"],
-    words: Integer[np.ndarray, "shown"],
+    words: Integer[np.ndarray, "words"],
     membership: Bool[np.ndarray, "words topics"],
 ) -> None:
     tokens = words + FIRST_WORD

@@ -1,7 +1,7 @@
 """Draw training from near zero: norms, blocks of W_V, attention and loss over the steps.
 
-The paper's two stages: W_V grows first while attention stays uniform, then W_K and W_Q do. One
-row of panels per variant; lines are means over seeds, bands their range.
+The paper's two stages: W_V grows first while attention stays uniform, then W_K and W_Q grow. Each
+row of panels is a variant; lines are means over seeds, bands their range.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """Draw the sweep: topic structure in W_V and in attention under each optimiser and learning rate.
 
-Left: how well same-topic entries of W_V stand above different-topic ones (0.5: not at all, 1:
-always). Right: same-topic over different-topic attention. Points: means over seeds, 95 %
-intervals.
+Left: how often a same-topic entry of W_V exceeds a different-topic one (0.5: chance, 1: always).
+Right: same-topic over different-topic attention. Points are means over seeds with 95 % intervals.
 """
 
 from typing import Any

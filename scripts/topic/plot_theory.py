@@ -1,8 +1,8 @@
-"""Draw theory against measurement: one column of panels per setting that varies.
+"""Draw theory and measurement, with a column of panels per varied setting.
 
-Above, block entries of W_V against Theorem 2; below, the attention ratio R against Theorem 3.
-Dashed lines are the theorems, for infinitely long documents; solid lines the optimum for the
-documents' true length; points trained models, one per seed.
+Top: block entries of W_V and Theorem 2. Bottom: the attention ratio R and Theorem 3. Dashed lines
+are the theorems (infinitely long documents), solid lines the optimum for the documents' length, and
+points trained models, one per seed.
 """
 
 from typing import Any

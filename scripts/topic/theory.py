@@ -1,8 +1,8 @@
-"""Closed forms of the three theorems at the settings of every sampled corpus.
+"""Evaluate the closed forms of the three theorems for every sampled corpus.
 
 Per corpus: Theorem 2's block values and Theorem 3's ratio R at the standard masking, with the
-selected words visible and hidden. Besides, checks that need no data: how far members of Theorem
-1's family are from fitting every document, and R against the limit of many topics.
+selected words visible and hidden. Checks without data: how far members of Theorem 1's family are
+from fitting every document, and how far R at many topics is from its limit.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ def main(snakemake: Any) -> None:
                 name: _closed_forms(corpus)
                 for name, corpus in corpora.items()
                 if corpus["kind"] in ("lda", "exact")
-                and corpus.get("tau", 1) < corpus["topics"]  # else there is nothing to learn
+                and corpus.get("tau", 1) < corpus["topics"]  # tau = T has no structure to learn
             },
         },
     )
@@ -45,42 +45,42 @@ def main(snakemake: Any) -> None:
 def _family_residual(
     topics: int, words: int, tau: int, p_m: float, p_c: float, p_r: float
 ) -> float:
-    """How far a random member of Theorem 1's family is from predicting every document."""
-    setting = theory.Setting(topics, words, tau, p_m, p_c, p_r)
+    """Return the largest error of a random member of Theorem 1's family over all documents."""
+    setting = theory.TheorySetting(topics, words, tau, p_m, p_c, p_r)
     rng = seeding.numpy_generator(0, "theorem 1", topics, words, tau)
     u = rng.normal(size=topics * words + 1)
     return theory.theorem1_residual(theory.embedding_gram_family(setting, u, rng=rng), setting)
 
 
 def _limit_error(tau: int) -> float:
-    """Relative difference of Theorem 3's R at 100,000 topics from its closed form for many."""
+    """Return the relative difference of R at 100,000 topics from its limit (Theorem 3)."""
     limit = theory.attention_ratio_limit(tau, 0.15, 0.1)
-    return abs(theory.optimal_attention_ratio(theory.Setting(100_000, 10, tau)) / limit - 1)
+    return abs(theory.optimal_attention_ratio(theory.TheorySetting(100_000, 10, tau)) / limit - 1)
 
 
 def _closed_forms(corpus: dict[str, Any]) -> dict[str, Any]:
-    """Theorem 2's blocks, and Theorem 3's R where documents have a fixed number of topics."""
+    """Return Theorem 2's blocks, and Theorem 3's R if documents have a fixed number of topics."""
     topics, words, tau = corpus["topics"], corpus["words"] // corpus["topics"], corpus.get("tau", 1)
-    found = {}
+    forms = {}
     for context in ("visible", "hidden"):
-        setting = theory.Setting(topics, words, tau, visible=context == "visible")
+        setting = theory.TheorySetting(topics, words, tau, visible=context == "visible")
         blocks = theory.optimal_value(setting)
-        found[context] = {
+        forms[context] = {
             "same": blocks.same,
             "different": blocks.different,
             "mask_column": blocks.mask_column,
             "contrast": blocks.same - blocks.different,
         }
         if tau > 1:
-            found[context]["R"] = theory.optimal_attention_ratio(setting)
-    return found
+            forms[context]["R"] = theory.optimal_attention_ratio(setting)
+    return forms
 
 
 def _ratio_table() -> dict[str, dict[str, float]]:
-    """Theorem 3's R for ten words a topic, over the topics T and the topics of a document tau."""
+    """Return Theorem 3's R for ten words a topic, by topics T and topics of a document tau."""
     return {
         f"T{topics}": {
-            f"tau{tau}": theory.optimal_attention_ratio(theory.Setting(topics, 10, tau))
+            f"tau{tau}": theory.optimal_attention_ratio(theory.TheorySetting(topics, 10, tau))
             for tau in TAUS
         }
         for topics in (10, 20, 100, 1000)

@@ -222,11 +222,11 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
 def test_yardsticks_are_all_there(corpus: Corpus) -> None:
     few = Corpus(corpus.train[:300], corpus.validation[:300], corpus.membership)
     fits = {f"{a}_{b}" for a in ("squared", "cross_entropy") for b in ("visible", "hidden")}
-    found = baselines.yardsticks(few, 0.1, np.random.default_rng(0))
+    found = baselines.all_baselines(few, 0.1, np.random.default_rng(0))
     assert found.keys() == fits | {"floor"}
     assert found["floor"]["bayes"] > found["floor"]["oracle"]
     assert found["squared_visible"]["contrast"] > found["squared_hidden"]["contrast"]
-    assert baselines.yardsticks(few, None, np.random.default_rng(0)).keys() == fits
+    assert baselines.all_baselines(few, None, np.random.default_rng(0)).keys() == fits
 
 
 # --- pairs as the released statistics count them ------------------------------------------------

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scripts.anatomy.topic import baselines, corpora, settings, theory
 from scripts.anatomy.topic.corpora import FIRST_WORD, MASK
 
-SETTING = theory.Setting(4, 3, 2, p_m=0.2, p_c=0.3, p_r=0.2)
+SETTING = theory.TheorySetting(4, 3, 2, p_m=0.2, p_c=0.3, p_r=0.2)
 
 
 def documents(length: int, count: int, rng: np.random.Generator) -> corpora.Corpus:
@@ -69,7 +69,7 @@ def test_short_documents_give_the_least_squares_solution(length: int) -> None:
 
 def test_mask_column_of_150_words() -> None:
     """At the paper's sizes the MASK column falls from 0.054 to about 1/(T v) = 0.01."""
-    blocks = theory.finite_value(theory.Setting(10, 10, 3), length=150)
+    blocks = theory.finite_value(theory.TheorySetting(10, 10, 3), length=150)
     assert blocks.mask_column == pytest.approx(0.01, abs=1e-6)
 
 

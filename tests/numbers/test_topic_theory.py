@@ -17,31 +17,31 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from scripts.anatomy.topic import theory
-from scripts.anatomy.topic.theory import Setting, ValueBlocks
+from scripts.anatomy.topic.theory import TheorySetting, ValueBlocks
 
-BERT = Setting(10, 10, 3)  # T = v = 10 with BERT's p_m = 0.15, p_c = p_r = 0.1
+BERT = TheorySetting(10, 10, 3)  # T = v = 10 with BERT's p_m = 0.15, p_c = p_r = 0.1
 
 FAMILY_SETTINGS = [
-    Setting(5, 3, 2),
-    Setting(10, 10, 3),
-    Setting(10, 10, 1),
-    Setting(6, 4, 3, p_m=0.3, p_c=0.2, p_r=0.15),
-    Setting(8, 5, 4, p_c=0.0),
+    TheorySetting(5, 3, 2),
+    TheorySetting(10, 10, 3),
+    TheorySetting(10, 10, 1),
+    TheorySetting(6, 4, 3, p_m=0.3, p_c=0.2, p_r=0.15),
+    TheorySetting(8, 5, 4, p_c=0.0),
 ]
 UNUSUAL_SETTINGS = [
-    Setting(5, 3, 2, visible=False),
-    Setting(5, 3, 2, p_m=0.4, p_c=0.7, p_r=0.3),  # never MASK
-    Setting(4, 1, 3, p_r=0.0),
+    TheorySetting(5, 3, 2, visible=False),
+    TheorySetting(5, 3, 2, p_m=0.4, p_c=0.7, p_r=0.3),  # never MASK
+    TheorySetting(4, 1, 3, p_r=0.0),
 ]
 RIDGE_SETTINGS = FAMILY_SETTINGS + UNUSUAL_SETTINGS
 
 
 @st.composite
-def random_settings(draw: st.DrawFn, least_tau: int = 1, least_p_c: float = 0.0) -> Setting:
+def random_settings(draw: st.DrawFn, least_tau: int = 1, least_p_c: float = 0.0) -> TheorySetting:
     """Small settings with tau < T, so that every document can be enumerated."""
     T = draw(st.integers(least_tau + 1, 7))
     p_c = draw(st.floats(least_p_c, 0.9))
-    return Setting(
+    return TheorySetting(
         topics=T,
         words_per_topic=draw(st.integers(1, 6)),
         tau=draw(st.integers(least_tau, T - 1)),
@@ -56,7 +56,7 @@ def as_tuple(blocks: ValueBlocks) -> tuple[float, float, float]:
     return blocks.same, blocks.different, blocks.mask_column
 
 
-def block_contrast(matrix: np.ndarray, setting: Setting) -> float:
+def block_contrast(matrix: np.ndarray, setting: TheorySetting) -> float:
     """Mean same-topic minus mean different-topic entry over words, the diagonal included."""
     topic = np.arange(setting.n_words) // setting.words_per_topic
     same = topic[:, None] == topic[None, :]
@@ -64,7 +64,7 @@ def block_contrast(matrix: np.ndarray, setting: Setting) -> float:
     return words[same].mean() - words[~same].mean()
 
 
-def dense_ridge(setting: Setting, l2: float) -> np.ndarray:
+def dense_ridge(setting: TheorySetting, l2: float) -> np.ndarray:
     """Minimise the mean of ||W p~ - e||^2 over documents, plus l2 ||W||^2: B (A + l2 I)^-1."""
     contexts, targets = theory.document_contexts(setting), theory.document_targets(setting)
     A = contexts.T @ contexts / len(contexts)
@@ -72,7 +72,7 @@ def dense_ridge(setting: Setting, l2: float) -> np.ndarray:
     return np.linalg.solve(A + l2 * np.eye(len(A)), B.T).T
 
 
-def minimum_norm(setting: Setting) -> np.ndarray:
+def minimum_norm(setting: TheorySetting) -> np.ndarray:
     """W of least norm with W p~ = q in every document, by the pseudo-inverse."""
     contexts, targets = theory.document_contexts(setting), theory.document_targets(setting)
     return (np.linalg.pinv(contexts, rcond=1e-10) @ targets).T
@@ -111,7 +111,7 @@ def test_shares_of_the_context() -> None:
 
 
 @pytest.mark.parametrize("setting", RIDGE_SETTINGS)
-def test_documents_are_distributions(setting: Setting) -> None:
+def test_documents_are_distributions(setting: TheorySetting) -> None:
     contexts, targets = theory.document_contexts(setting), theory.document_targets(setting)
     assert contexts.shape == targets.shape
     assert contexts.shape == (math.comb(setting.topics, setting.tau), 1 + setting.n_words)
@@ -123,7 +123,7 @@ def test_documents_are_distributions(setting: Setting) -> None:
 
 def test_too_many_documents_are_refused() -> None:
     with pytest.raises(ValueError, match="184756 sets of 10 of 20 topics"):
-        theory.document_contexts(Setting(20, 2, 10))
+        theory.document_contexts(TheorySetting(20, 2, 10))
 
 
 # Theorem 1: embeddings
@@ -131,7 +131,9 @@ def test_too_many_documents_are_refused() -> None:
 
 @pytest.mark.parametrize("setting", FAMILY_SETTINGS)
 @pytest.mark.parametrize("seed", range(3))
-def test_every_member_of_the_family_predicts_every_document(setting: Setting, seed: int) -> None:
+def test_every_member_of_the_family_predicts_every_document(
+    setting: TheorySetting, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     u = rng.normal(size=1 + setting.n_words)
     for E in (
@@ -190,15 +192,15 @@ def test_value_blocks_under_a_finite_penalty(
     assert as_tuple(theory.optimal_value(BERT, l2=l2)) == pytest.approx(expected, abs=5.01e-6)
 
 
-@pytest.mark.parametrize("setting", [*RIDGE_SETTINGS, Setting(4, 3, 4)])
+@pytest.mark.parametrize("setting", [*RIDGE_SETTINGS, TheorySetting(4, 3, 4)])
 @pytest.mark.parametrize("l2", [1e-1, 1e-3, 1e-5])
-def test_blocks_are_the_whole_ridge_solution(setting: Setting, l2: float) -> None:
+def test_blocks_are_the_whole_ridge_solution(setting: TheorySetting, l2: float) -> None:
     blocks = theory.value_matrix(theory.optimal_value(setting, l2=l2), theory.same_topic(setting))
     np.testing.assert_allclose(blocks, dense_ridge(setting, l2), atol=1e-10)
 
 
 @pytest.mark.parametrize("setting", RIDGE_SETTINGS)
-def test_blocks_without_penalty_are_the_minimum_norm_solution(setting: Setting) -> None:
+def test_blocks_without_penalty_are_the_minimum_norm_solution(setting: TheorySetting) -> None:
     blocks = theory.optimal_value(setting)
     full = theory.value_matrix(blocks, theory.same_topic(setting))
     np.testing.assert_allclose(full, minimum_norm(setting), atol=1e-10)
@@ -224,7 +226,7 @@ def test_value_refuses_what_is_not_defined() -> None:
 @given(setting=random_settings(), visible=st.booleans(), seed=st.integers(0, 99))
 @hypothesis_settings(max_examples=60, deadline=None, derandomize=True)
 def test_optimal_value_is_the_smallest_member_of_the_family(
-    setting: Setting, visible: bool, seed: int
+    setting: TheorySetting, visible: bool, seed: int
 ) -> None:
     setting = replace(setting, visible=visible)
     W_V = theory.value_matrix(theory.optimal_value(setting), theory.same_topic(setting))
@@ -246,7 +248,7 @@ def test_optimal_value_is_the_smallest_member_of_the_family(
 
 
 def enumerated_loss(
-    setting: Setting, W_V: np.ndarray, weights: tuple[float, float, float]
+    setting: TheorySetting, W_V: np.ndarray, weights: tuple[float, float, float]
 ) -> float:
     """Expected loss by going through documents, true words and observed query tokens.
 
@@ -299,7 +301,7 @@ def enumerated_loss(
 @pytest.mark.parametrize("visible", [True, False])
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (9.0, 1.5, 0.4), (0.2, 5.0, 1.0)])
 def test_loss_equals_its_enumeration(visible: bool, weights: tuple[float, float, float]) -> None:
-    setting = Setting(5, 3, 2, visible=visible)
+    setting = TheorySetting(5, 3, 2, visible=visible)
     R = (weights[0] + 2 * weights[1]) / (3 * weights[2])
     for blocks in (theory.optimal_value(setting), ValueBlocks(0.4, -0.1, 0.07)):
         W_V = theory.value_matrix(blocks, theory.same_topic(setting))
@@ -308,7 +310,10 @@ def test_loss_equals_its_enumeration(visible: bool, weights: tuple[float, float,
 
 
 def test_loss_equals_its_enumeration_where_every_topic_is_present() -> None:
-    setting, blocks = Setting(3, 2, 3, p_m=0.3, p_c=0.3, p_r=0.4), ValueBlocks(0.4, -0.1, 0.07)
+    setting, blocks = (
+        TheorySetting(3, 2, 3, p_m=0.3, p_c=0.3, p_r=0.4),
+        ValueBlocks(0.4, -0.1, 0.07),
+    )
     expected = enumerated_loss(
         setting, theory.value_matrix(blocks, theory.same_topic(setting)), (3.0, 2.0, 0.5)
     )
@@ -346,7 +351,8 @@ LIMITS = {2: 14.053, 3: 21.817, 4: 29.354, 5: 36.828, 8: 59.138}
 @pytest.mark.parametrize("tau", BEST_RATIOS)
 def test_best_attention_ratio(tau: int) -> None:
     found = [
-        theory.optimal_attention_ratio(Setting(T, 10, tau)) for T in (10, 20, 100, 1000, 10**5)
+        theory.optimal_attention_ratio(TheorySetting(T, 10, tau))
+        for T in (10, 20, 100, 1000, 10**5)
     ]
     assert found == pytest.approx(BEST_RATIOS[tau], rel=1e-7)
     limit = theory.attention_ratio_limit(tau, p_m=0.15, p_c=0.1)
@@ -357,7 +363,7 @@ def test_best_attention_ratio(tau: int) -> None:
 @pytest.mark.parametrize("v", [2, 50])
 @pytest.mark.parametrize("p_r", [0.0, 0.4])
 def test_limit_of_many_topics_knows_neither_v_nor_p_r(v: int, p_r: float) -> None:
-    best = theory.optimal_attention_ratio(Setting(10**6, v, 3, p_m=0.3, p_c=0.2, p_r=p_r))
+    best = theory.optimal_attention_ratio(TheorySetting(10**6, v, 3, p_m=0.3, p_c=0.2, p_r=p_r))
     assert best == pytest.approx(theory.attention_ratio_limit(3, p_m=0.3, p_c=0.2), rel=1e-4)
 
 
@@ -368,15 +374,15 @@ def test_limit_of_many_topics_knows_neither_v_nor_p_r(v: int, p_r: float) -> Non
 def test_vanishing_masks_and_hidden_positions(T: int, p_c: float, expected: float) -> None:
     assert theory.vanishing_mask_ratio(T, p_c=p_c, p_r=0.1) == pytest.approx(expected)
     for tau in (2, 5):
-        rare = Setting(T, 10, tau, p_m=1e-8, p_c=p_c)
+        rare = TheorySetting(T, 10, tau, p_m=1e-8, p_c=p_c)
         assert theory.optimal_attention_ratio(rare) == pytest.approx(expected, rel=1e-3)
         # hidden: the same at any p_m, since the context is clean
-        hidden = Setting(T, 10, tau, p_c=p_c, visible=False)
+        hidden = TheorySetting(T, 10, tau, p_c=p_c, visible=False)
         assert theory.optimal_attention_ratio(hidden) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("setting", [Setting(T, v, 1) for T in (2, 10, 100) for v in (1, 10)])
-def test_one_topic_a_document_needs_no_attention(setting: Setting) -> None:
+@pytest.mark.parametrize("setting", [TheorySetting(T, v, 1) for T in (2, 10, 100) for v in (1, 10)])
+def test_one_topic_a_document_needs_no_attention(setting: TheorySetting) -> None:
     # nothing to tell apart: uniform attention is best, found at every T and v tried
     assert theory.optimal_attention_ratio(setting) == pytest.approx(1, rel=1e-9)
     assert theory.attention_ratio_limit(1, p_m=0.15, p_c=0.1) == pytest.approx(1)
@@ -385,13 +391,13 @@ def test_one_topic_a_document_needs_no_attention(setting: Setting) -> None:
 def test_without_correct_queries_attention_stays_uniform() -> None:
     # a random query word says nothing about the target; found at every T and tau tried
     for tau in (2, 4):
-        best = theory.optimal_attention_ratio(Setting(10, 10, tau, p_c=0.0))
+        best = theory.optimal_attention_ratio(TheorySetting(10, 10, tau, p_c=0.0))
         assert best == pytest.approx(1, rel=1e-9)
 
 
 @given(setting=random_settings(least_tau=2, least_p_c=0.02))
 @hypothesis_settings(max_examples=60, deadline=None, derandomize=True)
-def test_own_topic_gets_more_attention(setting: Setting) -> None:
+def test_own_topic_gets_more_attention(setting: TheorySetting) -> None:
     best = theory.optimal_attention_ratio(setting)
     # the lower bound is Theorem 3's claim; the upper one was found numerically, not proved
     assert 1 < best < theory.vanishing_mask_ratio(setting.topics, setting.p_c, setting.p_r)

@@ -436,7 +436,7 @@ def test_block_value_is_the_theorems_matrix(context: str) -> None:
     masking = TopicMaskingSettings(mask_prob=0.3, keep_prob=0.2, random_prob=0.15, context=context)
     found = experiment.block_value(small_corpus(), masking).double().numpy()
     visible = context == "visible"
-    setting = theory.Setting(4, 2, 2, p_m=0.3, p_c=0.2, p_r=0.15, visible=visible)
+    setting = theory.TheorySetting(4, 2, 2, p_m=0.3, p_c=0.2, p_r=0.15, visible=visible)
     expected = theory.value_matrix(theory.optimal_value(setting), theory.same_topic(setting))
     tokens = [MASK, *range(FIRST_WORD, D_VOCAB)]  # the theorem's order: MASK, then the words
     np.testing.assert_allclose(found[np.ix_(tokens, tokens)], expected, rtol=1e-6)
@@ -526,7 +526,7 @@ def test_a_hidden_word_is_seen_by_no_other_position(context: str) -> None:
     )
     assert others.any()
     observed = given.observed.clone()
-    observed[given._places[0][place], given._places[1][place]] = (
+    observed[given._positions[0][place], given._positions[1][place]] = (
         10 if given.query[place] != 10 else 9
     )
     changed = MaskedBatch(given.tokens, observed, given.selected, given.hidden)

@@ -1,6 +1,6 @@
-"""What a corpus itself allows: the loss floor, and the best block-structured predictors.
+"""Baselines of a corpus: the lowest possible loss and the best block-structured predictors.
 
-No network is trained here. These are the yardsticks that trained models are judged by.
+No network is trained. Trained models are compared with these values.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from scripts.anatomy.topic.corpora import (
 )
 from scripts.anatomy.topic.theory import ValueBlocks
 
-# Masking of BERT, as everywhere in the paper
+# BERT's masking, which the paper uses throughout
 P_M, P_C, P_R = 0.15, 0.1, 0.1
 
 
 def oracle_loss(words_per_topic: int, topics: int, alpha: float) -> float:
-    """Cross-entropy (nats) of a predictor that knows each document's topic mixture.
+    """Return the cross-entropy (nats) of a predictor that knows each document's topic mixture.
 
     For LDA with disjoint uniform topics: ln v + E[entropy of theta]
     = ln v + psi(T alpha + 1) - psi(alpha + 1).
@@ -42,9 +42,9 @@ def bayes_loss(
     alpha: float,
     rng: np.random.Generator,
 ) -> float:
-    """Cross-entropy of the exact posterior given the words that are not selected.
+    """Return the cross-entropy of the exact posterior given the words that are not selected.
 
-    With disjoint uniform topics the topic of every word is seen, so the posterior is the
+    With disjoint uniform topics the topic of every word is known, so the posterior is the
     Dirichlet-multinomial rule (n_k + alpha) / (n + T alpha), shared among v words. No model
     without access to the selected word itself can do better.
     """
@@ -63,7 +63,7 @@ class BlockFit:
     """The best block-structured W_V on one-hot embeddings and uniform attention.
 
     Attributes:
-        contrast: Entry within topics less entry across topics.
+        contrast: Entry within topics minus entry across topics.
         loss: Its loss on the same documents.
     """
 
@@ -78,21 +78,21 @@ def fit_blocks_squared(
     *,
     visible: bool,
 ) -> BlockFit:
-    """Least squares over W_V that is x within topics, y across, z from MASK and the like."""
+    """Fit W_V by least squares: x within topics, y across, and z from each special token."""
     own, total, special, weight, targets = _block_features(documents, membership, rng, visible)
     docs, topics = own.shape
     v = len(membership) / topics
-    # One row for each (document, topic): the output on any of the topic's v words
+    # A row per (document, topic): the output on any of the topic's v words
     features = np.stack(
         [own, total[:, None] - own, *(np.broadcast_to(s[:, None], own.shape) for s in special.T)],
         axis=-1,
     ).reshape(docs * topics, -1)
     row_weight = np.repeat(weight, topics)
-    aim = (targets / v).ravel()  # the mean one-hot target of a word of that topic
+    mean_target = (targets / v).ravel()  # of a word of that topic
     gram = (features * row_weight[:, None]).T @ features
-    solution = np.linalg.lstsq(gram, features.T @ (row_weight * aim), rcond=None)[0]
+    solution = np.linalg.lstsq(gram, features.T @ (row_weight * mean_target), rcond=None)[0]
     output = features @ solution
-    loss = v * np.sum(row_weight * (output**2 - 2 * output * aim)) / weight.sum() + 1
+    loss = v * np.sum(row_weight * (output**2 - 2 * output * mean_target)) / weight.sum() + 1
     return BlockFit(float(solution[0] - solution[1]), float(loss))
 
 
@@ -103,7 +103,7 @@ def fit_blocks_cross_entropy(
     *,
     visible: bool,
 ) -> BlockFit:
-    """Cross-entropy over block matrices: only the contrast matters, special tokens get no mass."""
+    """Fit a block W_V by cross-entropy: only the contrast matters, special tokens weigh 0."""
     own, _, _, weight, targets = _block_features(documents, membership, rng, visible)
     v = len(membership) / own.shape[1]
 
@@ -123,19 +123,23 @@ def best_attention_ratio(
     *,
     p_m: float = P_M,
 ) -> float:
-    """Theorem 3's R for these very documents: the ratio with the least squared loss on them.
+    """Return Theorem 3's R for given documents: the ratio with the least squared loss on them.
 
-    The theorem's documents are infinitely long, and it leaves open how MASK is attended to; these
-    have as many words as they have, and MASK's weight is free. Otherwise attention has the
+    The theorem's documents are infinitely long, and how MASK is attended to is not known; here
+    documents have their own lengths, and MASK's weight is free. Otherwise attention has the
     theorem's form (same topic R, other words 1) and W_V the given blocks.
     """
     selected = _select(documents, rng, p_m)
     observed = _replace(documents, selected, len(membership), rng)
     counts = topic_counts(observed, membership)
     masks = (observed == MASK).sum(axis=1)
-    shown, true = (_topic_of(tokens[selected], membership) for tokens in (observed, documents))
+    shown_topic, true_topic = (
+        _topic_of(tokens[selected], membership) for tokens in (observed, documents)
+    )
     asking = observed[selected] >= FIRST_WORD  # MASK attends uniformly whatever R is
-    row, query, target = (array[asking] for array in (np.nonzero(selected)[0], shown, true))
+    row, query, target = (
+        array[asking] for array in (np.nonzero(selected)[0], shown_topic, true_topic)
+    )
     return _least_loss_ratio(counts[row], masks[row], query, target, blocks, membership)
 
 
@@ -147,7 +151,7 @@ def _least_loss_ratio(
     blocks: ValueBlocks,
     membership: Bool[np.ndarray, "words topics"],
 ) -> float:
-    """Minimise the mean squared loss over R, given each query's document by topics."""
+    """Return the R of least mean squared loss, given the topic counts of each query's document."""
     v = len(membership) / membership.shape[1]
     every = np.arange(len(query))
     own = counts[every, query]
@@ -178,16 +182,18 @@ def _block_features(
     rng: np.random.Generator,
     visible: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Attention mass on each topic, on all words, on each special token; weights; target topics.
+    """Return attention mass on topics, on all words and on special tokens; weights; target topics.
 
-    Documents weigh as much as words are selected in them. Target topics are the shares of the
+    A document's weight is its number of selected words. Target topics are the shares of the
     topics among a document's selected words.
     """
     selected = _select(documents, rng)
     observed = _replace(documents, selected, len(membership), rng)
     attended = observed if visible else np.where(selected, PAD, documents)
     counts = token_counts(attended, len(membership) + FIRST_WORD)
-    mass = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # hidden whole: nothing seen
+    mass = counts / np.maximum(
+        counts.sum(axis=1, keepdims=True), 1
+    )  # a document hidden whole has none
     own = mass[:, FIRST_WORD:] @ membership.astype(float)
     special = mass[:, MASK:FIRST_WORD]
     special = special[:, special.any(axis=0)]
@@ -197,9 +203,9 @@ def _block_features(
 
 
 def _topic_of(
-    tokens: Integer[np.ndarray, "*places"], membership: Bool[np.ndarray, "words topics"]
-) -> Integer[np.ndarray, "*places"]:
-    """The topic of every word; special tokens get one as well, which means nothing."""
+    tokens: Integer[np.ndarray, "*positions"], membership: Bool[np.ndarray, "words topics"]
+) -> Integer[np.ndarray, "*positions"]:
+    """Return the topic of every word; the value for special tokens has no meaning."""
     return membership.argmax(axis=1)[np.maximum(tokens - FIRST_WORD, 0)]
 
 
@@ -215,7 +221,7 @@ def _replace(
     words: int,
     rng: np.random.Generator,
 ) -> Integer[np.ndarray, "docs max_length"]:
-    """Masking in numpy, for fits that need no network: keep, random word, or MASK."""
+    """Return the documents after masking: selected words kept, random, or MASK."""
     fate = rng.random(documents.shape)
     random_word = rng.integers(FIRST_WORD, words + FIRST_WORD, documents.shape)
     replaced = np.where(fate < P_C, documents, np.where(fate < P_C + P_R, random_word, MASK))
@@ -230,10 +236,10 @@ def released_pair_counts(
     count: int = 500,
     max_length: int = 100,
 ) -> dict[str, int]:
-    """Ordered pairs of positions by class, as the released statistics count them.
+    """Return the number of ordered position pairs by class, as the released statistics count them.
 
     The released code cuts documents to 100 tokens with START among them and looks topics up by
-    token id, not by word: every word gets the topic of the word four places on, START (id 2) gets
+    token id, not by word: every word gets the topic of the fourth word after it, START (id 2) gets
     topic 0, and the last four words get none ("empty"). `fixed` looks up by word and drops START.
     Pairs of the same token come first, then pairs with an empty token.
     """
@@ -256,14 +262,14 @@ def released_pair_counts(
     }
 
 
-def yardsticks(
+def all_baselines(
     corpus: Corpus, alpha: float | None, rng: np.random.Generator
 ) -> dict[str, dict[str, float]]:
-    """All of the above that is defined for a corpus of disjoint topics of equal size."""
-    found: dict[str, dict[str, float]] = {}
+    """Return the loss floor and the best block fits of a corpus of disjoint equal topics."""
+    baselines: dict[str, dict[str, float]] = {}
     words, topics = corpus.membership.shape
     if alpha is not None:
-        found["floor"] = {
+        baselines["floor"] = {
             "oracle": oracle_loss(words // topics, topics, alpha),
             "bayes": bayes_loss(corpus.train, corpus.membership, alpha, rng),
         }
@@ -273,5 +279,5 @@ def yardsticks(
             ("cross_entropy", fit_blocks_cross_entropy),
         ):
             best = fit(corpus.train, corpus.membership, rng, visible=visible)
-            found[f"{loss}_{context}"] = {"contrast": best.contrast, "loss": best.loss}
-    return found
+            baselines[f"{loss}_{context}"] = {"contrast": best.contrast, "loss": best.loss}
+    return baselines

@@ -1,6 +1,6 @@
-"""The same task on the transformers library's BERT, and what its attention does.
+"""Masked language modelling with the transformers library's BERT, and its attention maps.
 
-Here the architecture is the real one: positions, token types, residual connections, LayerNorm,
+The architecture is the full one: positions, token types, residual connections, LayerNorm,
 feed-forward layer and prediction head. Only attention or word embeddings can be frozen, for the
 compensation experiment.
 """
@@ -63,14 +63,14 @@ class TopicBert(nn.Module):
                     nn.init.zeros_(parameter).requires_grad_(False)
 
     def forward(self, batch: MaskedBatch) -> Float[Tensor, "selected d_vocab"]:
-        """Logits at the selected positions."""
+        """Return the logits at the selected positions."""
         hidden = self.lm.bert(batch.observed, attention_mask=batch.attended.long())
         return self.lm.cls(hidden.last_hidden_state[batch.selected])
 
     def distinct(
         self, batch: MaskedBatch
     ) -> tuple[Float[Tensor, "selected d_vocab"], Int64[Tensor, "selected"]]:
-        """The predictions, and which of them each selected position has: one of its own."""
+        """Return the predictions and each selected position's row in them, one of its own."""
         output = self(batch)
         return output, torch.arange(len(output), device=output.device)
 
@@ -78,7 +78,7 @@ class TopicBert(nn.Module):
     def attention(
         self, tokens: Integer[np.ndarray, "docs max_length"], *, chunk: int = 50
     ) -> Float[np.ndarray, "layers docs heads queries keys"]:
-        """Attention weights on whole documents, nothing masked."""
+        """Return the attention weights on whole documents without masking."""
         self.lm.set_attn_implementation("eager")  # the fused one does not return its weights
         maps = []
         for part in torch.from_numpy(tokens.astype(np.int64)).split(chunk):
@@ -88,7 +88,7 @@ class TopicBert(nn.Module):
         return np.concatenate(maps, axis=1)
 
     def word_embeddings(self) -> Float[np.ndarray, "d_model d_vocab"]:
-        """W_E as the theorems write it: a column a token."""
+        """Return W_E as the theorems write it, with a column for each token."""
         return self.lm.bert.embeddings.word_embeddings.weight.detach().numpy().T
 
 
@@ -97,7 +97,7 @@ def save_for_transformers(
 ) -> None:
     """Write a trained TopicBert as a folder of the transformers library.
 
-    Its tokenizer splits at spaces: special tokens by their names, words as word0, word1, ...
+    The tokenizer splits at spaces and knows the special tokens and the words word0, word1, ...
     """
     d_vocab = len(weights["lm.bert.embeddings.word_embeddings.weight"])
     max_length = len(weights["lm.bert.embeddings.position_embeddings.weight"])

@@ -1,7 +1,7 @@
 """Corpora with known topics: sampled from LDA and its relatives, or read from text files.
 
-A corpus is an array of token ids, one row a document, padded with PAD, and a table of which
-word belongs to which topic. Token ids follow the released code of Li, Li & Risteski (ICML
+A corpus is an array of token ids with a row for each document, padded with PAD, and a table of
+which word belongs to which topic. Token ids follow the released code of Li, Li & Risteski (ICML
 2023): PAD 0, MASK 1, START 2, END 3, then the words in order.
 """
 
@@ -18,9 +18,9 @@ from scripts.anatomy.topic import settings
 PAD, MASK, START, END = range(4)
 FIRST_WORD = settings.SPECIAL_TOKENS
 MAX_WORDS = settings.MAX_WORDS
-MAX_LINE = 1_000_000  # characters of a line of a text file
-MAX_TOKENS = 500_000_000  # of a part, padding included: one gigabyte
-CHUNK = 2000  # what is drawn at once stays in the processor's cache
+MAX_LINE = 1_000_000  # characters in a line of a text file
+MAX_TOKENS = 500_000_000  # in a split, padding included: one gigabyte
+CHUNK = 2000  # documents drawn together; they fit in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Corpus:
 
     @property
     def d_vocab(self) -> int:
-        """Number of tokens, special ones included."""
+        """Return the number of tokens, special ones included."""
         return len(self.membership) + FIRST_WORD
 
 
 def sample(corpus: settings.SampledCorpusSettings, rng: np.random.Generator) -> Corpus:
-    """Draw training and held-out documents."""
+    """Return a corpus of sampled training and held-out documents."""
     topic_words, membership = _topics(corpus, rng)
 
     def documents(count: int) -> Int16[np.ndarray, "docs max_length"]:
@@ -57,12 +57,12 @@ def sample(corpus: settings.SampledCorpusSettings, rng: np.random.Generator) -> 
 
 
 def block_membership(words: int, topics: int) -> Bool[np.ndarray, "words topics"]:
-    """Words dealt into consecutive blocks of equal size, one a topic."""
+    """Return the membership of words split into consecutive blocks of equal size, one per topic."""
     return np.repeat(np.eye(topics, dtype=bool), words // topics, axis=0)
 
 
 def check_blocks(membership: Bool[np.ndarray, "words topics"]) -> None:
-    """Raise ValueError unless the topics are disjoint and of equal size, as the theorems' are."""
+    """Raise ValueError unless the topics are disjoint and of equal size, as in the theorems."""
     sizes = membership.sum(axis=0)
     if (membership.sum(axis=1) != 1).any() or len(set(sizes.tolist())) > 1:
         raise ValueError("a block matrix needs disjoint topics of equal size")
@@ -71,7 +71,7 @@ def check_blocks(membership: Bool[np.ndarray, "words topics"]) -> None:
 def _topics(
     corpus: settings.SampledCorpusSettings, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, "topics words"] | None, Bool[np.ndarray, "words topics"]]:
-    """Topic-word distributions (None: uniform on equal blocks) and the membership table."""
+    """Return topic-word distributions (None: uniform on equal blocks) and the membership table."""
     if not isinstance(corpus, settings.OverlapCorpusSettings):
         return None, block_membership(corpus.words, corpus.topics)
     topic_words = rng.dirichlet(np.full(corpus.words, corpus.beta), size=corpus.topics)
@@ -85,32 +85,34 @@ def _words(
     count: int,
     rng: np.random.Generator,
 ) -> Int16[np.ndarray, "docs max_length"]:
-    """Words 0, 1, ... of `count` documents of the greatest length, topics mixed at random."""
+    """Return the words 0, 1, ... of `count` documents of the maximum length."""
     topic = _word_topics(corpus, count, rng)
     if topic_words is None:
         v = corpus.words_per_topic
         return topic * np.int16(v) + rng.integers(v, size=topic.shape, dtype=np.int16)
     # One sorted list serves all topics: topic k's distribution function runs from k to k + 1.
     bounds = (np.cumsum(topic_words, axis=1) + np.arange(corpus.topics)[:, None]).ravel()
-    place = np.searchsorted(bounds, topic + rng.random(topic.shape), side="right")
-    word = place - topic.astype(np.int64) * corpus.words  # 16 bits are too few for the product
+    position = np.searchsorted(bounds, topic + rng.random(topic.shape), side="right")
+    word = position - topic.astype(np.int64) * corpus.words  # 16 bits are too few for the product
     return np.minimum(word, corpus.words - 1).astype(np.int16)
 
 
 def _word_topics(
     corpus: settings.SampledCorpusSettings, count: int, rng: np.random.Generator
 ) -> Int16[np.ndarray, "docs max_length"]:
-    """The topic of every word, i.i.d. within a document given its mixture."""
+    """Return the topic of every word, i.i.d. within a document given its mixture."""
     shape = (count, corpus.max_length)
     if isinstance(corpus, settings.ExactCorpusSettings):
         subset = rng.permuted(np.tile(np.arange(corpus.topics, dtype=np.int16), (count, 1)), axis=1)
-        chosen = rng.integers(corpus.tau, size=shape)
-        return np.take_along_axis(subset, chosen, axis=1)
+        index = rng.integers(corpus.tau, size=shape)
+        return np.take_along_axis(subset, index, axis=1)
     mixture = rng.dirichlet(np.full(corpus.topics, corpus.alpha), size=count)
     bounds = np.cumsum(mixture, axis=1, dtype=np.float32)
     uniform = rng.random(shape, dtype=np.float32)
-    topic = np.zeros(shape, dtype=np.min_scalar_type(corpus.topics))  # the smallest adds fastest
-    for k in range(corpus.topics - 1):  # counting bounds passed beats a search for so few topics
+    topic = np.zeros(
+        shape, dtype=np.min_scalar_type(corpus.topics)
+    )  # the smallest type adds fastest
+    for k in range(corpus.topics - 1):  # faster than a search for so few topics
         topic += uniform >= bounds[:, k, None]
     return topic.astype(np.int16)
 
@@ -134,11 +136,11 @@ def _frame(
 
 
 def read(corpus: settings.TextFileCorpusSettings) -> Corpus:
-    """Read a corpus from text files.
+    """Return a corpus read from text files.
 
     Raises:
         ValueError: An unknown word, an empty line, a missing or misplaced END or a blank file,
-            named by file and line.
+            with the file and line in the message.
     """
     vocabulary, membership = _vocabulary(corpus)
     return Corpus(
@@ -151,13 +153,13 @@ def read(corpus: settings.TextFileCorpusSettings) -> Corpus:
 def _vocabulary(
     corpus: settings.TextFileCorpusSettings,
 ) -> tuple[dict[str, int], Bool[np.ndarray, "words topics"]]:
-    """Word -> number, and the membership table, from the blocks or from the CSV file."""
+    """Return word -> number and the membership table, from the blocks or from the CSV file."""
     if corpus.table is None:
         names = map(str, range(corpus.words))
         return _numbered(names), block_membership(corpus.words, corpus.topics)
     rows = [line.split(",") for line in _lines(corpus.table)]
     if [field.strip() for field in rows[0]] != ["word", "topic"]:
-        raise ValueError(f"{corpus.table}: the first line must be word,topic")
+        raise ValueError(f"{corpus.table}: expected word,topic in the first line")
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != 2 or not all(field.strip() for field in row):
             raise ValueError(f"{corpus.table}:{number}: expected a word and a topic")
@@ -165,7 +167,7 @@ def _vocabulary(
     words = _numbered(dict.fromkeys(word for word, _ in pairs))
     topics = _numbered(dict.fromkeys(topic for _, topic in pairs))
     if len(words) > MAX_WORDS:
-        raise ValueError(f"{corpus.table}: {len(words)} words, more than {MAX_WORDS}")
+        raise ValueError(f"{corpus.table}: {len(words)} words; at most {MAX_WORDS} are supported")
     membership = np.zeros((len(words), len(topics)), dtype=bool)
     for word, topic in pairs:
         membership[words[word], topics[topic]] = True
@@ -177,15 +179,16 @@ def _numbered(names: Iterable[str]) -> dict[str, int]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file; ValueError when it is blank, not UTF-8, or one does not end."""
+    """Return the lines of a UTF-8 file; ValueError if blank, not UTF-8, or with too long a line."""
     lines = []
     try:
         with path.open(encoding="utf-8-sig") as file:
             while line := file.readline(MAX_LINE + 1):
                 lines.append(line.rstrip("\n"))
                 if len(line) > MAX_LINE:
-                    place = f"{path}:{len(lines)}"
-                    raise ValueError(f"{place}: more than {MAX_LINE} characters in a line")
+                    raise ValueError(
+                        f"{path}:{len(lines)}: more than {MAX_LINE} characters in a line"
+                    )
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not a UTF-8 text file") from None
     if not any(line.strip() for line in lines):
@@ -194,7 +197,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _read_documents(path: Path, vocabulary: dict[str, int]) -> Int16[np.ndarray, "docs max_length"]:
-    """Token ids of the documents, START before and END after each."""
+    """Return the token ids of the documents, START before and END after each."""
     documents = [
         _read_document(f"{path}:{number}", line.split(), vocabulary)
         for number, line in enumerate(_lines(path), start=1)
@@ -202,8 +205,8 @@ def _read_documents(path: Path, vocabulary: dict[str, int]) -> Int16[np.ndarray,
     max_length = max(map(len, documents))
     if len(documents) * max_length > MAX_TOKENS:
         raise ValueError(
-            f"{path}: {len(documents)} documents padded to {max_length} tokens do not fit; cut the "
-            "max_length"
+            f"{path}: {len(documents)} documents padded to {max_length} tokens do not fit; shorten "
+            "the longest"
         )
     tokens = np.full((len(documents), max_length), PAD, dtype=np.int16)
     for row, document in zip(tokens, documents, strict=True):
@@ -211,28 +214,28 @@ def _read_documents(path: Path, vocabulary: dict[str, int]) -> Int16[np.ndarray,
     return tokens
 
 
-def _read_document(place: str, words: list[str], vocabulary: dict[str, int]) -> list[int]:
+def _read_document(position: str, words: list[str], vocabulary: dict[str, int]) -> list[int]:
     if not words:
-        raise ValueError(f"{place}: empty line; every line is a document")
+        raise ValueError(f"{position}: empty line; every line must be a document")
     if words[-1] != "END" or len(words) < 2:
-        raise ValueError(f"{place}: a document is at least one word and then END")
+        raise ValueError(f"{position}: expected at least one word and then END")
     try:
         return [START, *(vocabulary[word] + FIRST_WORD for word in words[:-1]), END]
     except KeyError as unknown:
-        raise ValueError(f"{place}: the word {unknown} has no topic") from None
+        raise ValueError(f"{position}: the word {unknown} has no topic") from None
 
 
 def word_mask(
     tokens: Integer[np.ndarray, "docs max_length"],
 ) -> Bool[np.ndarray, "docs max_length"]:
-    """Where the tokens are words, not special."""
+    """Return where the tokens are words, not special tokens."""
     return tokens >= FIRST_WORD
 
 
 def topic_counts(
     tokens: Integer[np.ndarray, "docs max_length"], membership: Bool[np.ndarray, "words topics"]
 ) -> Float[np.ndarray, "docs topics"]:
-    """Words of each topic in each document; a word of several topics counts for each in part."""
+    """Return the words per topic in each document; a word of k topics counts 1/k for each."""
     share = membership / np.maximum(membership.sum(axis=1, keepdims=True), 1)
     return token_counts(tokens, len(membership) + FIRST_WORD)[:, FIRST_WORD:] @ share
 
@@ -240,14 +243,14 @@ def topic_counts(
 def token_counts(
     tokens: Integer[np.ndarray, "docs max_length"], d_vocab: int
 ) -> Float[np.ndarray, "docs d_vocab"]:
-    """How often each token stands in each document; PAD counts as absent."""
+    """Return how often each token occurs in each document; PAD is not counted."""
     flat = (np.arange(len(tokens))[:, None] * d_vocab + tokens)[tokens != PAD]
     counts = np.bincount(flat, minlength=len(tokens) * d_vocab).reshape(-1, d_vocab)
     return counts.astype(np.float64)
 
 
 def statistics(corpus: Corpus) -> dict[str, float]:
-    """Length, distinct topics, largest topic share and topic entropy (nats) of the documents."""
+    """Return length, distinct topics, largest topic share and topic entropy (nats) of documents."""
     counts = topic_counts(corpus.train, corpus.membership)
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     entropy = -np.sum(share * np.log(np.where(share > 0, share, 1)), axis=1)
@@ -264,16 +267,11 @@ def statistics(corpus: Corpus) -> dict[str, float]:
 
 def save(path: str | Path, corpus: Corpus) -> None:
     """Write a corpus as safetensors."""
-    tensors = {
-        "train": corpus.train,
-        "validation": corpus.validation,
-        "membership": corpus.membership,
-    }
-    artifacts.write_tensors(path, tensors)
+    artifacts.write_tensors(path, vars(corpus))
 
 
 def load(path: str | Path) -> Corpus:
-    """Return the corpus that `save` has written; UnreadableArtifact if the file holds none."""
+    """Return the corpus that `save` wrote; UnreadableArtifact if the file is not a corpus."""
     tensors: dict[str, np.ndarray] = artifacts.read_tensors(path)
     try:
         return Corpus(**tensors)

@@ -26,8 +26,8 @@ class TrainedTopicModel:
 
     Attributes:
         model: The model.
-        run: Its losses and checkpoints; held-out losses there are on the first 500 documents.
-        dev_loss: Its loss on all held-out documents.
+        run: Its losses and checkpoints; held-out losses are on the first 500 documents.
+        validation_loss: Its loss on all held-out documents.
     """
 
     model: nn.Module
@@ -44,7 +44,7 @@ def train(
     compute: Compute = ON_CPU,
     label: str = "training",
 ) -> TrainedTopicModel:
-    """Train a variant on a corpus."""
+    """Train a variant on a corpus and return the model."""
     model = build(variant, corpus, seed).to(compute.device)
     if compute.compile and compute.device.startswith("cuda"):
         model.compile()
@@ -57,7 +57,7 @@ def train(
         return loss(batches.at(step)) + penalty
 
     def validation_loss(batches: list[MaskedBatch]) -> float:
-        # the batches are of one size but for the last: weigh them by their documents
+        # the last batch may be smaller: weigh batches by their documents
         losses = [loss(batch).item() for batch in batches]
         return float(np.average(losses, weights=[len(batch.tokens) for batch in batches]))
 
@@ -68,9 +68,8 @@ def train(
         state=state,
         seed=seed,
         checkpoint_steps=checkpoint_steps(variant.steps, variant.checkpoints),
-        evaluate=lambda: {
-            "validation_loss": validation_loss(validation[:1])
-        },  # a curve needs no more documents
+        # a curve needs no more documents than the first batch
+        evaluate=lambda: {"validation_loss": validation_loss(validation[:1])},
         device=compute.device,
         autocast=compute.autocast and variant.model.kind == "bert",
         save_every=compute.save_every,
@@ -82,7 +81,7 @@ def train(
 
 
 def recipe(variant: settings.TopicVariantSettings) -> Recipe:
-    """The variant's optimisation."""
+    """Return the optimisation of a variant."""
     return Recipe(
         steps=variant.steps,
         learning_rate=variant.learning_rate,
@@ -94,7 +93,7 @@ def recipe(variant: settings.TopicVariantSettings) -> Recipe:
 
 
 def build(variant: settings.TopicVariantSettings, corpus: Corpus, seed: int) -> nn.Module:
-    """The untrained model."""
+    """Return the untrained model of a variant."""
     if variant.model.kind == "bert":
         from scripts.anatomy.topic.bert import TopicBert  # transformers takes a second to import
 
@@ -109,9 +108,9 @@ def build(variant: settings.TopicVariantSettings, corpus: Corpus, seed: int) -> 
 def block_value(
     corpus: Corpus, masking: settings.TopicMaskingSettings
 ) -> Float[Tensor, "d_vocab d_vocab"]:
-    """Theorem 2's optimal W_V (vanishing L2) over this corpus's tokens.
+    """Return Theorem 2's optimal W_V (vanishing L2) over this corpus's tokens.
 
-    The theorem knows MASK and the words; the other special tokens get rows and columns of 0.
+    The theorem covers MASK and the words; rows and columns of other special tokens are 0.
 
     Raises:
         ValueError: If the topics are not disjoint blocks of equal size.
@@ -128,9 +127,9 @@ def block_value(
 
 def theory_setting(
     words: int, topics: int, masking: settings.TopicMaskingSettings, tau: int = 1
-) -> theory.Setting:
-    """The theorems' setting for disjoint topics under this masking."""
-    return theory.Setting(
+) -> theory.TheorySetting:
+    """Return the theorems' setting for disjoint topics under this masking."""
+    return theory.TheorySetting(
         topics=topics,
         words_per_topic=words // topics,
         tau=tau,
@@ -145,15 +144,15 @@ def _loss(
     model: nn.Module, variant: settings.TopicVariantSettings
 ) -> Callable[[MaskedBatch], Float[Tensor, ""]]:
     def loss(batch: MaskedBatch) -> Float[Tensor, ""]:
-        output, place = model.distinct(batch)
+        output, index = model.distinct(batch)
         labels = (batch.target, batch.document)
-        return objective(output, place, *labels, loss=variant.loss, average=variant.average)
+        return objective(output, index, *labels, loss=variant.loss, average=variant.average)
 
     return loss
 
 
 class _Batches:
-    """The batch of every step, a function of (seed, step): epochs of shuffled documents."""
+    """Batches as a function of (seed, step): epochs of shuffled documents."""
 
     def __init__(
         self, corpus: Corpus, variant: settings.TopicVariantSettings, seed: int, device: str
@@ -167,11 +166,11 @@ class _Batches:
         self._static = None if variant.masking.fresh else self._mask(self._tokens, "static")
 
     def at(self, step: int) -> MaskedBatch:
-        """The batch of a step."""
-        epoch, place = divmod(step, self._per_epoch)
+        """Return the batch of a step."""
+        epoch, index = divmod(step, self._per_epoch)
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self._shuffled(epoch)
-        rows = self._order[place * self._size : (place + 1) * self._size]
+        rows = self._order[index * self._size : (index + 1) * self._size]
         if self._static is not None:
             return self._static.rows(rows)
         return self._mask(self._tokens[rows], step)
@@ -188,7 +187,7 @@ class _Batches:
 def _validation_batches(
     corpus: Corpus, variant: settings.TopicVariantSettings, seed: int, device: str
 ) -> list[MaskedBatch]:
-    """The held-out documents, masked once for all evaluations."""
+    """Return the held-out documents, masked once for all evaluations."""
     tokens = torch.from_numpy(corpus.validation.astype(np.int64)).to(device)
     generator = seeding.torch_generator(seed, "dev mask", device=device)
     whole = mask(tokens, variant.masking, corpus.d_vocab, generator)

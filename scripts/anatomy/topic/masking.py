@@ -1,7 +1,8 @@
 """Masking for the masked-language-model objective (Li, Li & Risteski 2023, section 3).
 
-Each word is selected with probability p_m. A selected word stays as it is with probability
-p_c, becomes a random token with p_r, and MASK otherwise. The loss is on selected words only.
+Each word is selected with probability p_m. A selected word stays as it is with probability p_c,
+becomes a random token with p_r, and MASK otherwise (keys mask_prob, keep_prob and random_prob). The
+loss is on selected words only.
 """
 
 from dataclasses import dataclass
@@ -33,37 +34,37 @@ class MaskedBatch:
 
     @property
     def attended(self) -> Bool[Tensor, "docs max_length"]:
-        """Positions that can be attended to."""
+        """Return which positions can be attended to."""
         present = self.tokens != PAD
         return present & ~self.selected if self.hidden else present
 
     @cached_property
-    def _places(self) -> tuple[Int64[Tensor, "selected"], Int64[Tensor, "selected"]]:
-        """Document and position of every selected word."""
+    def _positions(self) -> tuple[Int64[Tensor, "selected"], Int64[Tensor, "selected"]]:
+        """Return the document and the position of every selected word."""
         return self.selected.nonzero(as_tuple=True)
 
     @cached_property
     def target(self) -> Int64[Tensor, "selected"]:
-        """The true tokens of the selected positions, document by document."""
-        return self.tokens[self._places]
+        """Return the true tokens of the selected positions, document by document."""
+        return self.tokens[self._positions]
 
     @cached_property
     def query(self) -> Int64[Tensor, "selected"]:
-        """The observed tokens of the selected positions."""
-        return self.observed[self._places]
+        """Return the observed tokens of the selected positions."""
+        return self.observed[self._positions]
 
     @property
     def document(self) -> Int64[Tensor, "selected"]:
-        """The row of each selected position."""
-        return self._places[0]
+        """Return the row of each selected position."""
+        return self._positions[0]
 
     def counts(self, d_vocab: int) -> Float[Tensor, "docs d_vocab"]:
-        """How often each observed token can be attended to in each document."""
+        """Return how often each observed token can be attended to in each document."""
         counts = torch.zeros(len(self.tokens), d_vocab, device=self.tokens.device)
         return counts.scatter_add_(1, self.observed, self.attended.float())
 
     def rows(self, index: Int64[Tensor, "rows"]) -> "MaskedBatch":
-        """Some of the documents."""
+        """Return the batch of some of the documents."""
         return MaskedBatch(
             self.tokens[index], self.observed[index], self.selected[index], self.hidden
         )
@@ -75,7 +76,7 @@ def mask(
     d_vocab: int,
     generator: torch.Generator,
 ) -> MaskedBatch:
-    """Select and replace words at random; every document gets at least one selected word."""
+    """Return documents with words selected and replaced at random, at least one per document."""
 
     def uniform() -> Float[Tensor, "docs max_length"]:
         return torch.rand(tokens.shape, generator=generator, device=tokens.device)

@@ -1,6 +1,6 @@
-"""Where the topics are: block means of matrices over words, and attention between words.
+"""Measures of topic structure: block means of matrices over words, and attention by pair class.
 
-Everything here is float64 numpy on weights and token counts. Pair classes are the paper's: the
+Everything is float64 numpy on weights and token counts. Pair classes are those of the paper: the
 same word, different words that share a topic, and words without a common topic.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scripts.anatomy.topic.model import TopicTransformer  # importing torch takes seconds
 
 CLASSES = ("same_word", "same_topic", "different_topic")
-CHUNK = 10  # whose pairs of positions stay in the processor's cache
+CHUNK = 10  # documents whose pairs of positions fit in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TokenView:
 
 
 def view(weights: Mapping[str, np.ndarray], model: CompactModelSettings) -> TokenView:
-    """Read a compact model's state (parameters and frozen parts) as maps between tokens."""
+    """Return a compact model's state (parameters and frozen parts) as maps between tokens."""
     W = {name: array.astype(np.float64) for name, array in weights.items()}
     Z = W["W_E"]
     if model.input_norm:
@@ -60,19 +60,19 @@ def view(weights: Mapping[str, np.ndarray], model: CompactModelSettings) -> Toke
 
 
 def view_of(model: "TopicTransformer") -> TokenView:
-    """The view of a model in memory."""
+    """Return a model in memory as maps between tokens."""
     return view({k: t.numpy() for k, t in model.state_dict().items()}, model.settings)
 
 
 def words(matrix: Float[np.ndarray, "d_vocab d_vocab"]) -> Float[np.ndarray, "words words"]:
-    """The part of a matrix over tokens that is about words."""
+    """Return the rows and columns of words from a matrix over tokens."""
     return matrix[FIRST_WORD:, FIRST_WORD:]
 
 
 def gram(
     vectors: Float[np.ndarray, "dims items"], *, cosine: bool = False
 ) -> Float[np.ndarray, "items items"]:
-    """Inner products, or cosines, between the columns."""
+    """Return inner products, or cosines, between the columns."""
     if cosine:
         vectors = vectors / np.linalg.norm(vectors, axis=0)
     return vectors.T @ vectors
@@ -81,7 +81,7 @@ def gram(
 def pair_classes(
     membership: Bool[np.ndarray, "words topics"],
 ) -> Bool[np.ndarray, "classes words words"]:
-    """Which class of `CLASSES` a pair of words is in; pairs with a word of no topic are in none."""
+    """Return which class of `CLASSES` word pairs are in; words without a topic are in no class."""
     same_word = np.eye(len(membership), dtype=bool)
     has_topic = membership.any(axis=1)
     both = has_topic[:, None] & has_topic
@@ -92,10 +92,10 @@ def pair_classes(
 def block_means(
     matrix: Float[np.ndarray, "words words"], membership: Bool[np.ndarray, "words topics"]
 ) -> dict[str, float]:
-    """Mean entry on the diagonal, within topics with and without it, and across topics.
+    """Return the mean entry on the diagonal, within topics with and without it, and across topics.
 
-    `contrast` is the mean within topics, diagonal included, less the mean across: the number
-    that Theorems 1 and 2 fix. `contrast_off_diagonal` leaves the diagonal out. `separated` is
+    `contrast` is the mean within topics, diagonal included, minus the mean across: the number
+    that Theorems 1 and 2 determine. `contrast_off_diagonal` leaves the diagonal out. `separated` is
     the share of pairs (one within a topic off the diagonal, one across) in which the first is
     larger: 0.5 when there is no topic structure, whatever the scale.
     """
@@ -115,7 +115,7 @@ def block_means(
 
 
 def separated(above: Float[np.ndarray, "m"], below: Float[np.ndarray, "n"]) -> float:
-    """Share of pairs in which a value of `above` exceeds one of `below`; ties count half."""
+    """Return the share of pairs in which `above` exceeds `below`; ties count half."""
     below = np.sort(below)
     left = np.searchsorted(below, above, side="left")
     right = np.searchsorted(below, above, side="right")
@@ -123,7 +123,7 @@ def separated(above: Float[np.ndarray, "m"], below: Float[np.ndarray, "n"]) -> f
 
 
 def mask_column(value: Float[np.ndarray, "d_vocab d_vocab"]) -> float:
-    """What attending to MASK adds to a word's output, on average."""
+    """Return what attending to MASK adds to a word's output, on average."""
     return float(value[FIRST_WORD:, MASK].mean())
 
 
@@ -134,15 +134,15 @@ def attention_from_counts(
     *,
     reference_length: int,
 ) -> dict[str, float]:
-    """Mean attention weight over ordered pairs of positions of a class, from token counts.
+    """Return the mean attention weight by class of position pairs, from token counts.
 
     For position-free attention: with S = exp(scores), document d's query token q puts
     n_dk S_kq / sum_j n_dj S_jq on key token k. Weights are multiplied by (document length /
-    `reference_length`). Special tokens are attended to, but are in no class.
+    `reference_length`). Pairs are ordered. Special tokens are attended to, but are in no class.
     """
-    S = np.exp(np.maximum(scores - scores.max(axis=0), -700))  # below, it would be 0 over 0
+    S = np.exp(np.maximum(scores - scores.max(axis=0), -700))  # a lower bound avoids 0 / 0
     length = counts.sum(axis=1) / reference_length
-    per_query = counts / (counts @ S)  # places of the query over its softmax's denominator
+    per_query = counts / (counts @ S)  # count of the query over its softmax's denominator
     classes = _over_tokens(pair_classes(membership), len(scores))
     mass = [np.sum(length[:, None] * per_query * (counts @ (S * C))) for C in classes]
     pairs = [np.sum((counts @ C) * counts) for C in classes]
@@ -156,7 +156,7 @@ def held_out_attention(
     *,
     documents: int | None = None,
 ) -> dict[str, float]:
-    """The same on the corpus's held-out documents, as many and as long as the settings say."""
+    """Return `attention_from_counts` on held-out documents, cut as the settings specify."""
     tokens = corpus.validation[: documents or settings.documents, : settings.max_length]
     return attention_from_counts(
         view.scores,
@@ -173,9 +173,10 @@ def attention_from_maps(
     *,
     reference_length: int,
 ) -> list[dict[str, float]]:
-    """The same from attention maps over positions (PAD where a document ends), one per head.
+    """Return the mean attention weight by class for every head, from maps over positions.
 
-    Classes are found by products of topic indicators, and means by one product with the maps.
+    Documents are padded with PAD. Classes are computed by products of topic indicators, means by
+    one product with the maps.
     """
     heads = maps.shape[1]
     length = (tokens != 0).sum(axis=1) / reference_length
@@ -193,7 +194,7 @@ def attention_from_maps(
 def position_classes(
     tokens: Integer[np.ndarray, "docs max_length"], membership: Bool[np.ndarray, "words topics"]
 ) -> Bool[np.ndarray, "docs classes max_length max_length"]:
-    """Pair classes between the positions of each document."""
+    """Return the pair classes between the positions of each document."""
     indicator = np.zeros((membership.shape[1], len(membership) + FIRST_WORD), dtype=np.float32)
     indicator[:, FIRST_WORD:] = membership.T
     topics = indicator.T[tokens]
@@ -215,7 +216,7 @@ def _over_tokens(
 def _class_means(
     mass: Float[np.ndarray, "classes"], pairs: Float[np.ndarray, "classes"]
 ) -> dict[str, float]:
-    """Means by class, and same topic over different topic."""
+    """Return means by class, and same topic over different topic."""
     with np.errstate(divide="ignore", invalid="ignore"):
         means = mass / pairs
         ratio = means[1] / means[2]
@@ -225,15 +226,16 @@ def _class_means(
 def attention_ratio(
     scores: Float[np.ndarray, "d_vocab d_vocab"], membership: Bool[np.ndarray, "words topics"]
 ) -> float:
-    """Theorem 3's R: a query word's unnormalised attention to its topic over that to another.
+    """Return Theorem 3's R: a query word's attention to its topic over that to another.
 
     R = [c1 + (v - 1) c2] / (v c3), with c1, c2 and c3 the mean weights exp(s) on the same word,
-    on other words of its topic and on words of other topics, averaged over query words.
+    on other words of its topic and on words of other topics, averaged over query words. A word
+    without topic, or with all topics, has no R.
     """
     weight = np.exp(words(scores) - words(scores).max(axis=0))
     diagonal, within, across = pair_classes(membership)
     same = diagonal | within
-    queries = same.any(axis=0) & across.any(axis=0)  # a word of no topic, or of all, has no R
+    queries = same.any(axis=0) & across.any(axis=0)
     own, other = (
         np.where(pairs, weight, 0).sum(axis=0)[queries] / pairs.sum(axis=0)[queries]
         for pairs in (same, across)
@@ -248,13 +250,13 @@ def crossing(
     share: float = 0.8,
     by: int = 1000,
 ) -> float:
-    """The first step at which a norm reaches `share` of its value at step `by`, interpolated."""
+    """Return the step at which a norm reaches `share` of its value at step `by`, interpolated."""
     target = share * np.interp(by, steps, norm)
     if target <= 0:  # it has not grown at all
         return float("nan")
     if np.isnan(target):
         return float(target)  # the run diverged
-    place = int(np.argmax(norm >= target))
-    if place == 0:
+    index = int(np.argmax(norm >= target))
+    if index == 0:
         return float(steps[0])
-    return float(np.interp(target, norm[place - 1 : place + 1], steps[place - 1 : place + 1]))
+    return float(np.interp(target, norm[index - 1 : index + 1], steps[index - 1 : index + 1]))

@@ -5,13 +5,13 @@ norms from BERT and keep
 
     f(Z) = W_U [ W_V Z A(Z) ] (+ b_U),   A(Z) = softmax over keys of (W_K Z)^T (W_Q Z) / sqrt(d),
 
-with Z = W_E X the embeddings of the document's tokens. Without positions, two places with the
-same token are alike as queries and as keys. So this module never builds a document's positions
-by positions attention: the weight of key token j, summed over its places, is
+with Z = W_E X the embeddings of the document's tokens. Without positions, two positions with
+the same token are equal as queries and as keys. This module therefore never builds the attention
+matrix over positions: the weight of key token j, summed over its positions, is
 
     count_j exp(s_ij) / sum_k count_k exp(s_ik)  =  softmax_j(s_ij + log count_j),
 
-which is exact and some hundred times cheaper. Uniform attention is s = 0.
+which is exact and about a hundred times cheaper. Uniform attention is s = 0.
 """
 
 import math
@@ -26,7 +26,7 @@ from scripts.anatomy.topic.settings import CompactModelSettings, InitSettings
 
 
 class TopicTransformer(nn.Module):
-    """One-layer transformer over bags of tokens; `settings` says which parts are trained.
+    """One-layer transformer over bags of tokens; `settings` determines which parts are trained.
 
     Columns of W_E are the tokens' embeddings. Frozen parts are buffers, so that
     `parameters()` is exactly what is trained.
@@ -43,7 +43,7 @@ class TopicTransformer(nn.Module):
         super().__init__()
         self.settings = settings
         d_model = settings.d_model or d_vocab
-        # one-hot embeddings need no product; theirs would be half of the arithmetic
+        # the product with one-hot embeddings is skipped: it would be half of the arithmetic
         self._Z_is_identity = (
             settings.embedding == "one_hot" and d_model == d_vocab and not settings.input_norm
         )
@@ -76,13 +76,13 @@ class TopicTransformer(nn.Module):
             )
 
     def embed(self) -> Float[Tensor, "d_model d_vocab"]:
-        """Z, the embedding of every token as the attention sees it."""
+        """Return Z, the embedding of every token as attention sees it."""
         if not self.settings.input_norm:
             return self.W_E
         return self.norm(self.W_E.T + self.token_type).T
 
     def scores(self) -> Float[Tensor, "keys queries"]:
-        """Attention scores s between any two tokens, before the softmax."""
+        """Return the attention scores s between any two tokens, before the softmax."""
         Z = self.embed()
         if self.settings.attention == "uniform":
             return Z.new_zeros(Z.shape[1], Z.shape[1])
@@ -92,7 +92,7 @@ class TopicTransformer(nn.Module):
         return W_K.T @ W_Q / math.sqrt(len(W_K))
 
     def unembed(self, hidden: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows d_vocab"]:
-        """Logits, or plain outputs under the squared loss."""
+        """Return the logits, or plain outputs under the squared loss."""
         head = self.settings.head
         logits = hidden
         if head != "identity":
@@ -100,47 +100,47 @@ class TopicTransformer(nn.Module):
         return logits + self.b_U if self.settings.biases else logits
 
     def forward(self, batch: MaskedBatch) -> Float[Tensor, "selected d_vocab"]:
-        """Predictions for the selected positions."""
-        output, place = self.distinct(batch)
-        return output[place]
+        """Return the predictions for the selected positions."""
+        output, index = self.distinct(batch)
+        return output[index]
 
     def distinct(
         self, batch: MaskedBatch
     ) -> tuple[Float[Tensor, "rows d_vocab"], Int64[Tensor, "selected"]]:
-        """The predictions that differ, and which of them each selected position has.
+        """Return the distinct predictions and each selected position's row in them.
 
-        Two places of a document with the same token have the same one (most show MASK), and under
-        uniform attention all places of a document have.
+        Two positions of a document with the same token share a prediction (most show MASK); under
+        uniform attention all positions of a document do.
         """
         Z = self.embed()
         counts = batch.counts(Z.shape[1])
         if self.settings.attention == "uniform":
             return self._read(counts / counts.sum(dim=1, keepdim=True), Z), batch.document
         pair = batch.document * Z.shape[1] + batch.query
-        pairs, place = pair.unique(return_inverse=True)
-        # embedding looks up rows as indexing does, with a much faster gradient
+        pairs, index = pair.unique(return_inverse=True)
+        # `embedding` looks up rows as indexing does, with a much faster gradient
         of_query = embedding(pairs % Z.shape[1], self.scores().T.contiguous())
         in_document = embedding(pairs // Z.shape[1], counts.log())
-        return self._read((of_query + in_document).softmax(dim=1), Z), place
+        return self._read((of_query + in_document).softmax(dim=1), Z), index
 
     def _read(
         self, weight: Float[Tensor, "rows d_vocab"], Z: Float[Tensor, "d_model d_vocab"]
     ) -> Float[Tensor, "rows d_vocab"]:
-        """What is predicted from attention weights on tokens."""
+        """Return the predictions from attention weights on tokens."""
         hidden = weight if self._Z_is_identity else weight @ Z.T
         if self.settings.value != "identity":
             hidden = hidden @ self.W_V.T
         return self.unembed(hidden + self.b_V if self.settings.biases else hidden)
 
     def penalised(self) -> Float[Tensor, "rows columns"]:
-        """The matrix that the L2 penalty is on: W_V as in Theorem 2, or W_E if W_V is frozen."""
+        """Return the matrix that the L2 penalty is on: W_V (Theorem 2), or W_E if W_V is frozen."""
         return self.W_V if isinstance(self.W_V, nn.Parameter) else self.W_E
 
 
 def _draw(
     shape: tuple[int, ...], init: InitSettings, generator: torch.Generator, *, embedding: bool
 ) -> Float[Tensor, "..."]:
-    """Initial weights. The library's law: N(0, 1) embeddings, U(+-1/sqrt(fan in)) matrices."""
+    """Return initial weights; library: N(0, 1) embeddings, U(+-1/sqrt(fan in)) matrices."""
     if init.distribution == "normal":
         return torch.randn(shape, generator=generator) * init.scale
     uniform = torch.rand(shape, generator=generator)
@@ -153,25 +153,25 @@ def _draw(
 
 def objective(
     output: Float[Tensor, "rows d_vocab"],
-    place: Int64[Tensor, "selected"],
+    index: Int64[Tensor, "selected"],
     target: Int64[Tensor, "selected"],
     document: Int64[Tensor, "selected"],
     *,
     loss: str,
     average: str,
 ) -> Float[Tensor, ""]:
-    """Mean loss over the selected positions, whose predictions are the rows `place` of `output`.
+    """Return the mean loss over the selected positions, predicted by rows `index` of `output`.
 
     `squared` is the squared norm of (output - one-hot target), as in the theorems. `average` is
     "document" (within each document first, the paper's objective), "token" (over all selected
-    positions) or "entry" (over these and the outputs as well, as the released squared loss).
+    positions) or "entry" (over positions and outputs, as the released squared loss).
     """
     d_vocab = output.shape[1]
-    own = output.flatten().index_select(0, place * d_vocab + target)
+    own = output.flatten().index_select(0, index * d_vocab + target)
     if loss == "squared":
-        each = output.square().sum(dim=1).index_select(0, place) - 2 * own + 1
+        each = output.square().sum(dim=1).index_select(0, index) - 2 * own + 1
     else:
-        each = output.logsumexp(dim=1).index_select(0, place) - own
+        each = output.logsumexp(dim=1).index_select(0, index) - own
     if average == "entry":
         each = each / d_vocab
     if average != "document":

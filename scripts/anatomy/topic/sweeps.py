@@ -1,4 +1,4 @@
-"""Series of small trainings: theory against measurement, and optimisers by learning rates."""
+"""Series of small trainings: theory compared with measurement, optimisers by learning rates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from scripts.anatomy.topic.corpora import Corpus
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of a grid, and what to train there.
+    """One point of a grid, and the training to run there.
 
     Attributes:
         value: The varied setting.
@@ -27,36 +27,36 @@ class Point:
     measure: Literal["value", "attention"]
     corpus: settings.ExactCorpusSettings
     variant: settings.TopicVariantSettings
-    setting: theory.Setting
+    setting: theory.TheorySetting
 
 
 def points(grid: settings.GridSettings) -> Iterator[Point]:
-    """The trainings of a grid; R is not defined for documents of one topic, so tau 1 has none."""
+    """Yield the trainings of a grid; no attention at tau = 1, where R is undefined."""
     for value in grid.values:
         fixed = grid.model_dump(include={"tau", "topics", "words_per_topic", "l2", "mask_prob"})
-        at = fixed | {grid.varies: type(fixed[grid.varies])(value)}
-        setting = theory.Setting(
-            at["topics"], at["words_per_topic"], at["tau"], p_m=at["mask_prob"]
+        point = fixed | {grid.varies: type(fixed[grid.varies])(value)}
+        setting = theory.TheorySetting(
+            point["topics"], point["words_per_topic"], point["tau"], p_m=point["mask_prob"]
         )
         corpus = settings.ExactCorpusSettings(
             kind="exact",
-            topics=at["topics"],
-            words=at["topics"] * at["words_per_topic"],
-            tau=at["tau"],
+            topics=point["topics"],
+            words=point["topics"] * point["words_per_topic"],
+            tau=point["tau"],
             validation=200,
         )
         for measure in grid.measures:
-            if measure == "attention" and at["tau"] == 1:
+            if measure == "attention" and point["tau"] == 1:
                 continue
-            variant = _value_variant(setting, at["l2"])
+            variant = _value_variant(setting, point["l2"])
             if measure == "attention":
                 variant = ATTENTION
-            masking = settings.TopicMaskingSettings(mask_prob=at["mask_prob"])
+            masking = settings.TopicMaskingSettings(mask_prob=point["mask_prob"])
             update = {"masking": masking, "steps": grid.steps}
             yield Point(value, measure, corpus, variant.model_copy(update=update), setting)
 
 
-# The rate falls to 0 in both, so that the last steps' noise does not count.
+# Both schedules end at a rate of 0, so that the noise of the last steps does not count.
 ATTENTION = settings.TopicVariantSettings(
     model=settings.CompactModelSettings(value="block", attention="trained"),
     loss="squared",
@@ -66,18 +66,18 @@ ATTENTION = settings.TopicVariantSettings(
 )
 
 
-def _value_variant(setting: theory.Setting, l2: float) -> settings.TopicVariantSettings:
-    """W_V by SGD from near zero: without a penalty that finds the minimum-norm optimum.
+def _value_variant(setting: theory.TheorySetting, l2: float) -> settings.TopicVariantSettings:
+    """Return W_V by SGD from near zero, which without penalty finds the minimum-norm optimum.
 
-    The squared loss bends most along the mean document, by 2 (p_0^2 + c^2/(T v)). SGD is stable
-    below 2 over that; the rate is six tenths of the bound.
+    The largest curvature of the squared loss is 2 (p_0^2 + c^2/(T v)), along the mean document.
+    SGD is stable at rates below 2 over that; the rate used is 0.6 of this bound.
     """
-    bend = setting.p_mask**2 + setting.c**2 / setting.n_words
+    half_curvature = setting.p_mask**2 + setting.c**2 / setting.n_words
     return settings.TopicVariantSettings(
         loss="squared",
         l2=l2,
         optimiser="sgd",
-        learning_rate=0.6 / bend,
+        learning_rate=0.6 / half_curvature,
         init=settings.InitSettings(scale=1e-4),
         schedule="linear",
         checkpoints=1,
@@ -87,7 +87,7 @@ def _value_variant(setting: theory.Setting, l2: float) -> settings.TopicVariantS
 def compare(
     point: Point, view: measures.TokenView, corpus: Corpus, rng: np.random.Generator
 ) -> list[dict[str, float | str]]:
-    """Rows of a trained model's values beside two predictions.
+    """Return rows with a trained model's values and two predictions of them.
 
     `theorem` is Theorem 2 or 3, for infinitely long documents; `finite` the optimum for documents
     of the corpus's length, derived here for W_V and computed on the corpus for R.
@@ -107,9 +107,9 @@ def compare(
         }
     else:
         l2, length = point.variant.l2, point.corpus.max_length
-        found = measures.block_means(measures.words(view.value), corpus.membership)
+        means = measures.block_means(measures.words(view.value), corpus.membership)
         trained = theory.ValueBlocks(
-            found["same_with_diagonal"], found["different"], measures.mask_column(view.value)
+            means["same_with_diagonal"], means["different"], measures.mask_column(view.value)
         )
         sources = (
             theory.optimal_value(setting, l2=l2),
@@ -129,29 +129,29 @@ def compare(
 
 
 def errors(table: pd.DataFrame) -> dict[str, list[float]]:
-    """Largest differences of trained models from each prediction; lists have a value per seed.
+    """Return the largest differences of trained models from each prediction, a value per seed.
 
     `value_*`: of entries of W_V, as a share of the predicted same-topic entry at the same point;
     `attention_*`: of R, relative.
     """
-    found = {}
+    largest = {}
     ratio = table["quantity"] == "R"
     for prediction in ("theorem", "finite"):
         same = table[table["quantity"] == "same topic"].groupby("value")[prediction].first()
         scale = table[prediction].where(ratio, table["value"].map(same))
         errors = ((table["measured"] - table[prediction]) / scale).abs()
-        errors = errors.fillna(np.inf)  # a diverged training is as wrong as can be
+        errors = errors.fillna(np.inf)  # a diverged training is infinitely wrong
         for name, rows in (("value", ~ratio), ("attention", ratio)):
             if rows.any():
                 worst = errors[rows].groupby(table["seed"]).max()
-                found[f"{name}_{prediction}"] = worst.tolist()
-    return found
+                largest[f"{name}_{prediction}"] = worst.tolist()
+    return largest
 
 
 def sweep_variants(
     sweep: settings.SweepSettings,
 ) -> Iterator[tuple[dict[str, str | float], settings.TopicVariantSettings]]:
-    """W_K, W_Q and W_V trained together, under every optimiser, learning rate and loss."""
+    """Yield trainings of W_K, W_Q and W_V together for every optimiser, rate and loss."""
     rates = [("adam", rate) for rate in sweep.adam] + [("sgd", rate) for rate in sweep.sgd]
     for optimiser, rate in rates:
         for loss in sweep.losses:
@@ -169,7 +169,7 @@ def sweep_variants(
 
 
 def worst_cells(table: pd.DataFrame) -> dict[str, list[float]]:
-    """Per seed, the weakest structure in any cell of a sweep: blocks of W_V, and attention."""
+    """Return, per seed, the weakest structure in any cell of a sweep: W_V and attention."""
     weakest = table.fillna(-np.inf).groupby("seed")[["separated", "ratio"]].min()
     return {name: weakest[name].tolist() for name in weakest}
 
@@ -177,7 +177,7 @@ def worst_cells(table: pd.DataFrame) -> dict[str, list[float]]:
 def sweep_row(
     view: measures.TokenView, corpus: Corpus, measurement: settings.TopicMeasurementSettings
 ) -> dict[str, float]:
-    """How clear the blocks of W_V and its Gram matrix are, and attention by pair class."""
+    """Return the contrast and separation of the blocks of W_V, and attention by pair class."""
     blocks = measures.block_means(measures.words(view.value), corpus.membership)
     attention = measures.held_out_attention(view, corpus, measurement)
     return {name: blocks[name] for name in ("contrast", "separated")} | attention

@@ -13,9 +13,9 @@ column per context token. Symbols used throughout:
     p_0 = p_m (1 - p_c - p_r)      share of the context that is MASK
     g   = p_m p_r / (T c)
 
-The formulas are derived here from the definition of the model. The full text of the paper was not
-at hand: which theorem states what is known from its abstract, its code and summaries, and its
-conventions and constants may differ. Everything is float64 and dimensionless: probabilities,
+The formulas are derived here from the definition of the model. What each theorem states is taken
+from the paper's abstract, code and summaries, not from its full text, so that its conventions and
+constants may differ. Everything is float64 and dimensionless: probabilities,
 ratios, and squared errors against a one-hot target.
 """
 
@@ -31,8 +31,8 @@ MAX_DOCUMENTS = 20_000  # topic subsets that are enumerated; more would fill mem
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Data and masking that the theorems are about.
+class TheorySetting:
+    """Data and masking that the theorems assume.
 
     Each position is selected with probability p_m. A selected position keeps its word with
     probability p_c, shows a random one with p_r, and MASK otherwise: p_c and p_r are conditional
@@ -75,38 +75,38 @@ class Setting:
 
     @property
     def n_words(self) -> int:
-        """T v, the number of words, MASK not counted."""
+        """Return T v, the number of words, MASK not counted."""
         return self.topics * self.words_per_topic
 
     @property
     def c(self) -> float:
-        """Share of the context that shows the true word: c = 1 - (1 - p_c) p_m."""
+        """Return the share of the context that shows the true word: c = 1 - (1 - p_c) p_m."""
         return 1 - (1 - self.p_c) * self.p_m if self.visible else 1.0
 
     @property
     def p_mask(self) -> float:
-        """Share of the context that is MASK: p_0 = p_m (1 - p_c - p_r)."""
+        """Return the share of the context that is MASK: p_0 = p_m (1 - p_c - p_r)."""
         # p_c + p_r first: 1 - 0.7 - 0.3 is not 0 in floating point, 1 - (0.7 + 0.3) is
         return self.p_m * (1 - (self.p_c + self.p_r)) if self.visible else 0.0
 
     @property
     def p_random(self) -> float:
-        """Share of the context that is a random word: p_m p_r = 1 - c - p_0."""
+        """Return the share of the context that is a random word: p_m p_r = 1 - c - p_0."""
         return self.p_m * self.p_r if self.visible else 0.0
 
     @property
     def s_in(self) -> float:
-        """Share of the context that is a given word of a topic in the document."""
+        """Return the share of the context that is a given word of a topic in the document."""
         return self.c / (self.tau * self.words_per_topic) + self.s_out
 
     @property
     def s_out(self) -> float:
-        """Share of the context that is a given word of a topic not in the document."""
+        """Return the share of the context that is a given word of a topic not in the document."""
         return self.p_random / self.n_words
 
 
-def document_contexts(setting: Setting) -> Float[np.ndarray, "docs tokens"]:
-    """Observed token distribution p~ of every document, one row a set of tau topics.
+def document_contexts(setting: TheorySetting) -> Float[np.ndarray, "docs tokens"]:
+    """Return the observed token distribution p~ of every document, a row for each set of topics.
 
     p~ is p_0 on MASK, s_in on words of the document's topics and s_out on other words. Rows
     follow `itertools.combinations`, sum to 1, and are equally likely.
@@ -118,8 +118,8 @@ def document_contexts(setting: Setting) -> Float[np.ndarray, "docs tokens"]:
     return np.pad(words, ((0, 0), (1, 0)), constant_values=setting.p_mask)
 
 
-def document_targets(setting: Setting) -> Float[np.ndarray, "docs tokens"]:
-    """Distribution q of the true word in every document: 1/(tau v) on its words, 0 on MASK.
+def document_targets(setting: TheorySetting) -> Float[np.ndarray, "docs tokens"]:
+    """Return the true word's distribution q in every document: 1/(tau v) on its words, 0 on MASK.
 
     Rows are in the order of `document_contexts`, with the same limit on their number.
     """
@@ -128,9 +128,12 @@ def document_targets(setting: Setting) -> Float[np.ndarray, "docs tokens"]:
 
 
 def embedding_gram_family(
-    setting: Setting, u: Float[np.ndarray, " tokens"], *, rng: np.random.Generator | None = None
+    setting: TheorySetting,
+    u: Float[np.ndarray, " tokens"],
+    *,
+    rng: np.random.Generator | None = None,
 ) -> Float[np.ndarray, "tokens tokens"]:
-    """A member of the family of optimal embedding Gram matrices E = W_E^T W_E (Theorem 1).
+    """Return a member of the family of optimal Gram matrices E = W_E^T W_E (Theorem 1).
 
     With uniform attention, identity W_V, tied head and no bias the model outputs E p~, and the
     squared loss is least where E p~ = q in every document. That holds if, and for tau < T only
@@ -162,8 +165,8 @@ def embedding_gram_family(
     return E
 
 
-def theorem1_residual(E: Float[np.ndarray, "tokens tokens"], setting: Setting) -> float:
-    """Largest |E p~ - q| over all documents and tokens; 0 exactly at an optimum of Theorem 1.
+def theorem1_residual(E: Float[np.ndarray, "tokens tokens"], setting: TheorySetting) -> float:
+    """Return the largest |E p~ - q| of all documents and tokens; 0 exactly at an optimum.
 
     Rows of E are predicted tokens. Enumerates every document: ValueError beyond 20,000.
     """
@@ -171,15 +174,15 @@ def theorem1_residual(E: Float[np.ndarray, "tokens tokens"], setting: Setting) -
     return float(np.abs(error).max())
 
 
-def gram_contrast(setting: Setting) -> float:
-    """Mean same-topic entry minus mean different-topic entry of an optimal E or W_V: 1/(c v).
+def gram_contrast(setting: TheorySetting) -> float:
+    """Return the mean same-topic minus the mean different-topic entry of an optimal E or W_V.
 
-    The means run over whole blocks, the diagonal included: only block-row sums are determined.
-    The same for every tau < T, and for every member of the family. Li, Li & Risteski (ICML 2023),
-    Theorems 1 and 2; derived here.
+    It is 1/(c v), for every tau < T and every member of the family. The means run over whole
+    blocks, the diagonal included, since only block-row sums are determined. Li, Li & Risteski (ICML
+    2023), Theorems 1 and 2; derived here.
 
     Raises:
-        ValueError: tau = T, where nothing tells topics apart.
+        ValueError: tau = T, where topics cannot be distinguished.
     """
     _needs_absent_topics(setting)
     return 1 / (setting.c * setting.words_per_topic)
@@ -200,12 +203,12 @@ class ValueBlocks:
     mask_column: float
 
 
-def optimal_value(setting: Setting, *, l2: float = 0.0) -> ValueBlocks:
-    """The minimiser W_V of E ||W_V p~ - e||^2 + l2 ||W_V||_F^2 under uniform attention (Theorem 2).
+def optimal_value(setting: TheorySetting, *, l2: float = 0.0) -> ValueBlocks:
+    """Return the W_V that minimises E ||W_V p~ - e||^2 + l2 ||W_V||_F^2 (Theorem 2).
 
-    e is the one-hot true word of a selected position. At l2 = 0 this is the limit l2 -> 0+, the
-    minimum-norm member of Theorem 1's family, the same for every tau < T. With
-    D = p_0^2 T v + (1 - p_0)^2,
+    Attention is uniform and e is the one-hot true word of a selected position. At l2 = 0 this is
+    the limit l2 -> 0+, the minimum-norm member of Theorem 1's family, the same for every tau < T.
+    With D = p_0^2 T v + (1 - p_0)^2,
 
         y = -[p_0^2 T v + (1 - p_0) p_m p_r] / (T v c D),   x = y + 1/(c v),   z = p_0 / D.
 
@@ -227,17 +230,17 @@ def optimal_value(setting: Setting, *, l2: float = 0.0) -> ValueBlocks:
     return ValueBlocks(y + gram_contrast(setting), y, setting.p_mask / D)
 
 
-def finite_value(setting: Setting, *, length: int, l2: float = 0.0) -> ValueBlocks:
-    """The same minimiser for documents of `length` words instead of infinitely many.
+def finite_value(setting: TheorySetting, *, length: int, l2: float = 0.0) -> ValueBlocks:
+    """Return the minimiser of `optimal_value` for documents of `length` words, not infinitely many.
 
-    Beyond the paper; derived here. With N words the share of MASK differs from document to
-    document, so W_V is no longer free to trade the MASK column against the other entries: z moves
-    towards y. And the selected position itself is one of the N: with probability p_c it shows the
-    word that is asked for. The loss is averaged over selected positions (averaged within documents
-    first, it moves by less than 1 %). Block means of W_V solve M (x, y, z) = b with
-    M = E[A A^T] and b = E[A 1{target in row's topic}]/v, where N A counts, over N - 1 independent
-    observed tokens and the selected one, those of the row's topic, of other topics and MASK. W_V
-    also has a larger diagonal then, which block means include and do not depend on.
+    This goes beyond the paper and is derived here. With N words the share of MASK differs from
+    document to document, so W_V is no longer free to trade the MASK column against the other
+    entries: z moves towards y. And the selected position itself is one of the N: with probability
+    p_c it shows the word that is asked for. The loss is averaged over selected positions (averaged
+    within documents first, it moves by less than 1 %). Block means of W_V solve M (x, y, z) = b
+    with M = E[A A^T] and b = E[A 1{target in row's topic}]/v, where N A counts, over N - 1
+    independent observed tokens and the selected one, those of the row's topic, of other topics and
+    MASK. W_V also has a larger diagonal then, which block means include and do not depend on.
     """
     _check(length >= 1, f"length={length} must be positive")
     _check(setting.visible, "derived for visible positions only")
@@ -258,8 +261,8 @@ def finite_value(setting: Setting, *, length: int, l2: float = 0.0) -> ValueBloc
     return ValueBlocks(float(x), float(y), float(z))
 
 
-def _selected_shares(setting: Setting, of_topic: float) -> Float[np.ndarray, "3"]:
-    """Where a selected position ends: in the row's topic, in another, at MASK.
+def _selected_shares(setting: TheorySetting, of_topic: float) -> Float[np.ndarray, "3"]:
+    """Return the chances that a selected position shows the row's topic, another topic, or MASK.
 
     `of_topic` is the chance that its true word is of the row's topic.
     """
@@ -279,9 +282,9 @@ def value_matrix(
 
 
 def attention_loss(
-    R: Float[np.ndarray, "*batch"], setting: Setting, blocks: ValueBlocks | None = None
+    R: Float[np.ndarray, "*batch"], setting: TheorySetting, blocks: ValueBlocks | None = None
 ) -> Float[np.ndarray, "*batch"]:
-    """Expected squared loss under attention by topic, W_V frozen (Theorem 3).
+    """Return the expected squared loss under attention by topic, with W_V frozen (Theorem 3).
 
     A query word gives weight c_1 to itself, c_2 to other words of its topic, c_3 to words of
     other topics. The loss depends on these through R alone:
@@ -296,8 +299,9 @@ def attention_loss(
         S - 2 f_in + 1                             random query not in it, p_r (1 - tau/T)
         the second line at R = 1                   MASK query, 1 - p_c - p_r
 
-    Conventions: MASK as a key has weight c_3, MASK as a query attends uniformly; the paper's are
-    not known. Setting: Li, Li & Risteski (ICML 2023), Theorem 3; this loss is derived here.
+    Conventions: MASK as a key has weight c_3, and MASK as a query attends uniformly. Those of the
+    paper are not known. Setting: Li, Li & Risteski (ICML 2023), Theorem 3; this loss is derived
+    here.
 
     Args:
         R: Attention ratios, positive.
@@ -319,20 +323,20 @@ def attention_loss(
     return loss
 
 
-def optimal_attention_ratio(setting: Setting, blocks: ValueBlocks | None = None) -> float:
-    """R*, the attention ratio of least loss: Theorem 3's optimum, found numerically.
+def optimal_attention_ratio(setting: TheorySetting, blocks: ValueBlocks | None = None) -> float:
+    """Return R*, the attention ratio of least loss: Theorem 3's optimum, computed numerically.
 
-    With visible positions R* = 1 at tau = 1 and at p_c = 0. Otherwise R* > 1, words of the query's
-    own topic get more attention, and R* is below `vanishing_mask_ratio` (found numerically on
+    With visible positions R* = 1 at tau = 1 and at p_c = 0. Otherwise R* > 1: words of the query's
+    own topic get more attention. R* is below `vanishing_mask_ratio` (checked numerically on
     thousands of settings, not proved). c_1 and c_2 are not determined beyond R*. The paper brackets
     R* by multiples of tau - 1 and of T whose constants are not known; this is the exact value for
     `attention_loss`, with its conventions.
 
-    Found as the root of dL/d(log R), which stays exact to rounding where the loss itself is too
+    It is the root of dL/d(log R), which stays exact to rounding where the loss itself is too
     flat to compare (R* above some hundred); relative error below 1e-9.
 
     Raises:
-        ValueError: tau = T; or R has no bearing on the loss (p_c = p_r = 0, or tau = 1 with
+        ValueError: tau = T; or R does not affect the loss (p_c = p_r = 0, or tau = 1 with
             hidden positions); or the loss has no minimum for R in 1e-4..1e8 (as where the context
             is clean and p_r = 0: R* is infinite).
     """
@@ -355,7 +359,7 @@ def optimal_attention_ratio(setting: Setting, blocks: ValueBlocks | None = None)
 
 
 def attention_ratio_limit(tau: int, p_m: float, p_c: float) -> float:
-    """Limit of R* for T -> infinity at fixed tau, selected positions visible.
+    """Return the limit of R* for T -> infinity at fixed tau, with selected positions visible.
 
         R* = (tau - c)/(1 - c) + c (tau - 1) / [(tau - c)(1 - c)],   1 - c = (1 - p_c) p_m
 
@@ -376,11 +380,11 @@ def attention_ratio_limit(tau: int, p_m: float, p_c: float) -> float:
 
 
 def vanishing_mask_ratio(T: int, p_c: float, p_r: float) -> float:
-    """Limit of R* for p_m -> 0 at fixed T: 1 + T p_c/p_r, for every tau from 2 to T - 1.
+    """Return the limit of R* for p_m -> 0 at fixed T: 1 + T p_c/p_r, for tau from 2 to T - 1.
 
-    Also R* itself, at any p_m, if selected positions are hidden from attention: in both cases the
-    context is clean, and all that keeps R finite is that a random query word (p_r) names a topic
-    wrongly. Derived here.
+    This is also R* itself, at any p_m, if selected positions are hidden from attention: in both
+    cases the context is clean, and R is finite only because a random query word (p_r) suggests a
+    wrong topic. Derived here.
 
     Raises:
         ValueError: p_r = 0, where R* is infinite; or T or p_c is out of range.
@@ -392,10 +396,10 @@ def vanishing_mask_ratio(T: int, p_c: float, p_r: float) -> float:
 
 
 class _Query(NamedTuple):
-    """What a selected position may show, and what it then has to predict.
+    """A case of what a selected position shows, and what it then has to predict.
 
     Attributes:
-        probability: How often.
+        probability: Probability of the case.
         in_document: Whether the word shown is of a topic of the document.
         own_share: Probability that the true word is of the topic of the word shown; otherwise it
             is of another topic of the document.
@@ -408,13 +412,13 @@ class _Query(NamedTuple):
     is_mask: bool = False
 
 
-def _queries(setting: Setting) -> list[_Query]:
-    """The cases of `attention_loss`: correct, random in the document, random outside, MASK."""
+def _queries(setting: TheorySetting) -> list[_Query]:
+    """Return the cases of `attention_loss`: correct, random inside, random outside, MASK."""
     p_c, p_r, tau = setting.p_c, setting.p_r, setting.tau
-    met = tau / setting.topics
-    cases = [_Query(p_c, True, 1.0), _Query(p_r * met, True, 1 / tau)]
+    present = tau / setting.topics
+    cases = [_Query(p_c, True, 1.0), _Query(p_r * present, True, 1 / tau)]
     if tau < setting.topics:
-        cases.append(_Query(p_r * (1 - met), False, 0.0))
+        cases.append(_Query(p_r * (1 - present), False, 0.0))
     return [*cases, _Query(1 - (p_c + p_r), True, 1 / tau, is_mask=True)]
 
 
@@ -439,9 +443,9 @@ class _Outputs(NamedTuple):
 
 
 def _topic_masses(
-    R: Float[np.ndarray, "*batch"], setting: Setting, *, query_in_document: bool
+    R: Float[np.ndarray, "*batch"], setting: TheorySetting, *, query_in_document: bool
 ) -> _TopicMasses:
-    """Attention masses: weight times share of the context, divided by their total."""
+    """Return the attention masses: weight times share of the context, divided by their total."""
     R = np.asarray(R, dtype=np.float64)
     if not (R > 0).all():
         raise ValueError(f"R={R.min()} must be positive")
@@ -456,9 +460,9 @@ def _topic_masses(
 
 
 def _outputs(
-    R: Float[np.ndarray, "*batch"], setting: Setting, blocks: ValueBlocks, query: _Query
+    R: Float[np.ndarray, "*batch"], setting: TheorySetting, blocks: ValueBlocks, query: _Query
 ) -> _Outputs:
-    """Outputs f_k = (x - y) A_k + y (1 - A_0) + z A_0 on words of topic k (MASK's is 0).
+    """Return the outputs f_k = (x - y) A_k + y (1 - A_0) + z A_0 on words of topic k (0 on MASK).
 
     With log R, the own mass changes by A_own (1 - A_own) and any other mass A by -A A_own.
     """
@@ -484,9 +488,9 @@ def _outputs(
 
 
 def _loss_slope(
-    R: Float[np.ndarray, "*batch"], setting: Setting, blocks: ValueBlocks
+    R: Float[np.ndarray, "*batch"], setting: TheorySetting, blocks: ValueBlocks
 ) -> Float[np.ndarray, "*batch"]:
-    """Derivative of `attention_loss` in log R."""
+    """Return the derivative of `attention_loss` in log R."""
     slope = np.zeros_like(np.asarray(R, dtype=np.float64))
     for query in _queries(setting):
         if not query.is_mask:
@@ -495,8 +499,8 @@ def _loss_slope(
     return slope
 
 
-def _ridge_blocks(setting: Setting, l2: float) -> ValueBlocks:
-    """Ridge solution (M + l2 diag(v, (T-1) v, 1)) (x, y, z) = b for one row of W_V.
+def _ridge_blocks(setting: TheorySetting, l2: float) -> ValueBlocks:
+    """Return the ridge solution (M + l2 diag(v, (T-1) v, 1)) (x, y, z) = b for one row of W_V.
 
     By symmetry a row has three values. What they multiply is (m, 1 - p_0 - m, p_0), with
     m = p_m p_r/T + c I/tau the share of the row's topic and I ~ Bernoulli(tau/T) whether it is in
@@ -511,11 +515,14 @@ def _ridge_blocks(setting: Setting, l2: float) -> ValueBlocks:
     return ValueBlocks(float(x), float(y), float(z))
 
 
-def _mask_column(setting: Setting, u: Float[np.ndarray, " tokens"]) -> Float[np.ndarray, " tokens"]:
-    """E_i0 = -[(1 - p_0) u_i + g]/(v p_0), without g in MASK's own row.
+def _mask_column(
+    setting: TheorySetting, u: Float[np.ndarray, " tokens"]
+) -> Float[np.ndarray, " tokens"]:
+    """Return E_i0 = -[(1 - p_0) u_i + g]/(v p_0), without g in MASK's own row.
 
-    The bracket is what row i predicts too much from words alone; the MASK column takes it away.
-    Without MASK in the context nothing can, so the bracket has to be 0, and the column is free: 0.
+    The bracket is the excess that row i predicts from words alone; the MASK column cancels it.
+    Without MASK in the context nothing can, so the bracket must be 0; the column is free and set
+    to 0.
     """
     surplus = (1 - setting.p_mask) * u
     surplus[1:] += _g(setting)
@@ -526,8 +533,8 @@ def _mask_column(setting: Setting, u: Float[np.ndarray, " tokens"]) -> Float[np.
     return np.zeros_like(u)
 
 
-def _words_present(setting: Setting) -> Bool[np.ndarray, "docs words"]:
-    """Which words occur in the document of every set of tau topics."""
+def _words_present(setting: TheorySetting) -> Bool[np.ndarray, "docs words"]:
+    """Return which words occur in the document of every set of tau topics."""
     count = math.comb(setting.topics, setting.tau)
     if count > MAX_DOCUMENTS:
         sets = f"{setting.tau} of {setting.topics} topics"
@@ -537,19 +544,19 @@ def _words_present(setting: Setting) -> Bool[np.ndarray, "docs words"]:
     return np.repeat(present, setting.words_per_topic, axis=1)
 
 
-def same_topic(setting: Setting) -> Bool[np.ndarray, "words words"]:
-    """Whether two words share their topic."""
+def same_topic(setting: TheorySetting) -> Bool[np.ndarray, "words words"]:
+    """Return whether two words share their topic."""
     topic = np.repeat(np.arange(setting.topics), setting.words_per_topic)
     return topic[:, None] == topic
 
 
-def _g(setting: Setting) -> float:
-    """What random words add to the block-row sums: g = p_m p_r / (T c)."""
+def _g(setting: TheorySetting) -> float:
+    """Return what random words add to the block-row sums: g = p_m p_r / (T c)."""
     return setting.p_random / (setting.topics * setting.c)
 
 
-def _needs_absent_topics(setting: Setting) -> None:
-    """Refuse tau = T: all documents are then alike, and the optimum is another."""
+def _needs_absent_topics(setting: TheorySetting) -> None:
+    """Raise ValueError if tau = T: all documents are then alike and the optimum is another."""
     _check(setting.tau < setting.topics, f"tau={setting.tau} must be below topics={setting.topics}")
 
 

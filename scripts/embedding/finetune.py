@@ -10,7 +10,7 @@ from scripts import job
 from scripts.anatomy import artifacts, statistics
 from scripts.anatomy.embedding import classification_data, finetuning, tokens
 from scripts.anatomy.embedding.finetuning import Texts
-from scripts.anatomy.embedding.finetuning_settings import FinetuningRunSettings
+from scripts.anatomy.embedding.settings import FinetuningRunSettings
 from scripts.anatomy.models import loading
 from scripts.anatomy.training import Run
 

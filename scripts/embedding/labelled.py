@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from scripts import job
 from scripts.anatomy import artifacts, seeding
 from scripts.anatomy.embedding import classification_data
-from scripts.anatomy.embedding.finetuning_settings import Labelled
+from scripts.anatomy.embedding.settings import Labelled
 
 
 def main(snakemake: Any) -> None:

@@ -27,7 +27,7 @@ from scripts.anatomy.embedding import (
 )
 from scripts.anatomy.embedding.adapters import final_norm
 from scripts.anatomy.embedding.finetuning import Classifier, TextBatch
-from scripts.anatomy.embedding.finetuning_settings import (
+from scripts.anatomy.embedding.settings import (
     FinetuningRunSettings,
     TranslationPairSettings,
     TranslationSettings,

@@ -30,7 +30,7 @@ from safetensors.torch import save_file
 from scripts.anatomy import artifacts, assets, figures, html_pages
 from scripts.anatomy.artifacts import UnreadableArtifact
 from scripts.anatomy.embedding import classification_data, lexicon, lora
-from scripts.anatomy.embedding.finetuning_settings import AdapterSettings, Labelled
+from scripts.anatomy.embedding.settings import AdapterSettings, Labelled
 from scripts.anatomy.models import loading, store
 from scripts.anatomy.models.loading import UnfitModel
 from scripts.anatomy.models.settings import FolderModelSettings, PackagedModelSettings

@@ -23,15 +23,15 @@ from scripts.anatomy.embedding import (
     weight_difference,
 )
 from scripts.anatomy.embedding.finetuning import Classifier, Texts
-from scripts.anatomy.embedding.finetuning_settings import (
+from scripts.anatomy.embedding.parameters import feed_forward, sub_heads
+from scripts.anatomy.embedding.projection import Extremes
+from scripts.anatomy.embedding.settings import (
     AdapterSettings,
     FinetuningRunSettings,
     HubLabelledSettings,
     PackagedLabelledSettings,
     TableLabelledSettings,
 )
-from scripts.anatomy.embedding.parameters import feed_forward, sub_heads
-from scripts.anatomy.embedding.projection import Extremes
 from scripts.anatomy.embedding.tokens import read_vocabulary
 from scripts.anatomy.embedding.views import view
 from scripts.anatomy.embedding.weight_difference import Rows

@@ -21,7 +21,7 @@ from transformers import (
 from scripts.anatomy.embedding import aggregation, finetuning, translation
 from scripts.anatomy.embedding.adapters import final_norm
 from scripts.anatomy.embedding.finetuning import Classifier, padded
-from scripts.anatomy.embedding.finetuning_settings import FinetuningRunSettings
+from scripts.anatomy.embedding.settings import FinetuningRunSettings
 from scripts.anatomy.embedding.translation import Way
 from scripts.anatomy.embedding.views import view
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from scripts.anatomy import assets
+from scripts.anatomy import assets, data_sources
 from scripts.anatomy.text import corpora, settings, words
 
 TEXTS = [
@@ -61,7 +61,7 @@ def write_table(path: Path, texts: list[str | None], column: str = "text") -> Pa
     return path
 
 
-@pytest.mark.parametrize("ending", settings.TABLES)
+@pytest.mark.parametrize("ending", data_sources.TABLES)
 def test_tables(ending: str, tmp_path: Path) -> None:
     """Otherwise a user's table gives other documents than it holds, or depends on its format."""
     path = write_table(tmp_path / f"table{ending}", [*TEXTS[:2], None, *TEXTS[2:]], column="body")

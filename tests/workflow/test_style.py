@@ -188,6 +188,14 @@ def test_the_library_knows_neither_snakemake_nor_the_scripts(path: Path) -> None
     assert all(name.startswith("scripts.anatomy.") for name in local)
 
 
+@pytest.mark.parametrize("path", LIBRARY, ids=of)
+def test_the_library_of_a_study_imports_no_other_study(path: Path) -> None:
+    folder = path.relative_to(ROOT / "scripts/anatomy").parts[0]
+    if folder in STUDIES or folder == "models":
+        studies = {name.split(".")[2] for name in imported(path) if "scripts.anatomy." in name}
+        assert studies & STUDIES <= {folder}
+
+
 def test_names_say_what_is_inside() -> None:
     """A file called utils is where code goes to be lost."""
     vague = {"utils", "util", "helpers", "misc", "common"}

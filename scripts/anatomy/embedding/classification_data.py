@@ -12,13 +12,13 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from scripts.anatomy import artifacts, assets, hf_datasets
-from scripts.anatomy.embedding.finetuning_settings import (
+from scripts.anatomy.data_sources import TABLES
+from scripts.anatomy.embedding.settings import (
     HubLabelledSettings,
     Labelled,
     PackagedLabelledSettings,
     TableLabelledSettings,
 )
-from scripts.anatomy.text.settings import TABLES
 
 LONGEST = 5_000_000  # characters of a text
 COLUMNS = {"text": "texts", "name": "labels"}

@@ -20,7 +20,7 @@ from scripts.anatomy.devices import Compute
 from scripts.anatomy.embedding import classification_data
 from scripts.anatomy.embedding.adapters import adapter
 from scripts.anatomy.embedding.adapters import layers as layers_of
-from scripts.anatomy.embedding.finetuning_settings import FinetuningRunSettings
+from scripts.anatomy.embedding.settings import FinetuningRunSettings
 from scripts.anatomy.training import Recipe, Run, RunState, even_steps, fit
 
 ON_CPU = Compute()

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element, iterparse
 import pandas
 from gensim.corpora.wikicorpus import filter_wiki
 
-from scripts.anatomy import artifacts, assets, hf_datasets
+from scripts.anatomy import artifacts, assets, data_sources, hf_datasets
 from scripts.anatomy.text import settings
 
 # What gensim's filter leaves of a page that is no prose: headings, lists and indented
@@ -67,7 +67,7 @@ def _texts(corpus: settings.TextCorpusSettings) -> Iterator[str]:
         case settings.LinesCorpusSettings():
             return _lines(corpus.path)
         case settings.TableCorpusSettings():
-            kind = settings.TABLES[corpus.path.suffix]
+            kind = data_sources.TABLES[corpus.path.suffix]
             return _column(hf_datasets.of_file(kind, corpus.path), corpus.column)
         case settings.DumpCorpusSettings():
             return _articles(corpus.path)

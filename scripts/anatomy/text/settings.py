@@ -6,7 +6,6 @@ packages ship.
 """
 
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
@@ -18,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from scripts.anatomy.data_sources import check_file, check_pinned, check_table
 from scripts.anatomy.settings import (
     Name,
     Seeds,
@@ -25,8 +25,6 @@ from scripts.anatomy.settings import (
     UserPath,
     distinct,
     inconsistent,
-    is_file,
-    is_folder,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
 Unit = Literal["document", "paragraph"]
 UNIT = "What counts as a document: the whole text, or each of its lines (paragraphs)."
-TABLES = {".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}  # ending and format
 
 
 class BaseCorpusSettings(Settings):
@@ -118,24 +115,6 @@ class HubCorpusSettings(BaseCorpusSettings):
     def _pinned(self) -> Self:
         check_pinned(self.id, self.revision)
         return self
-
-
-def check_file(path: Path) -> None:
-    """Raise if there is no such file."""
-    if not is_file(path):
-        raise inconsistent("path", f"no such file: {path}")
-
-
-def check_table(path: Path) -> None:
-    """Raise if a file is no table, by its ending."""
-    if path.suffix not in TABLES:
-        raise inconsistent("path", f"{path} ends in none of {', '.join(TABLES)}")
-
-
-def check_pinned(name: str, revision: str | None) -> None:
-    """Raise for a data set of the hub, which could change, without a commit."""
-    if revision is None and not is_folder(Path(name)):
-        raise inconsistent("revision", f"{name} is no folder, and on the hub needs a commit")
 
 
 TextCorpusSettings = Annotated[

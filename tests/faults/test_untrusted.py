@@ -456,7 +456,9 @@ def test_arrays_of_objects_are_refused(here: Path) -> None:
 def test_an_index_of_bags_is_not_unpickled(here: Path) -> None:
     """Results from elsewhere could run code: gensim unpickles what lies beside a corpus."""
     texts = ["horse sheep", "sheep goat", "goat horse"]
-    words = lda.dictionary(texts, lda.settings.Dictionary(no_below=1, no_above=1, shortest_word=1))
+    words = lda.dictionary(
+        texts, lda.settings.DictionarySettings(no_below=1, no_above=1, shortest_word=1)
+    )
     words.save_as_text(str(here / "dictionary.txt"))
     lda.save_bags(here / "bags.mm", lda.bags(texts, words, tfidf=False))
     for name in ("bags.mm.index", "bags.index", "dictionary.txt.index"):
@@ -715,12 +717,12 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 CORPUS = """
 from pydantic import TypeAdapter
-from scripts.anatomy.text.settings import Corpus
+from scripts.anatomy.text.settings import TextCorpusSettings
 from scripts.anatomy.text import corpora
 import datasets
 def read(**keys):
     keys = {"min_length": 1} | keys
-    return sum(map(len, corpora.documents(TypeAdapter(Corpus).validate_python(keys))))
+    return sum(map(len, corpora.documents(TypeAdapter(TextCorpusSettings).validate_python(keys))))
 """
 
 
@@ -953,7 +955,8 @@ def test_the_ledger_has_claims_as_text(here: Path) -> None:
     numbers = {"value": 1.0, "low": 0.5, "high": 2.0, "seeds": 3}
     table = pd.DataFrame([row | numbers | {"verdict": "reproduced"}])
     artifacts.write_table(here / "claims.csv", table)
-    ledger.main(job(here, input={"claims": str(here / "claims.csv")}, params={"scale": "<script>"}))
+    inputs = {"claims": str(here / "claims.csv"), "template": str(ROOT / "report/ledger.html")}
+    ledger.main(job(here, input=inputs, params={"scale": "<script>"}))
     assert_escaped((here / "page.html").read_text("utf-8"))
 
 

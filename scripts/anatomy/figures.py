@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -31,6 +32,7 @@ def style() -> None:
         style="ticks",
         palette="colorblind",
         rc={
+            "figure.constrained_layout.use": True,
             "figure.dpi": 150,
             "savefig.bbox": "tight",
             "axes.spines.top": False,
@@ -58,6 +60,24 @@ def by_variant(names: Sequence[str], paths: Sequence[str]) -> dict[str, list[str
     return {
         name: list(paths[place * seeds : (place + 1) * seeds]) for place, name in enumerate(names)
     }
+
+
+def offsets(count: int, step: float) -> list[float]:
+    """Return the positions of things drawn side by side, `step` apart and centred on 0."""
+    return [(number - (count - 1) / 2) * step for number in range(count)]
+
+
+def guide(ax: Axes, *, x: float | None = None, y: float | None = None) -> None:
+    """Draw a dotted grey line at a value to compare with."""
+    draw, value = (ax.axvline, x) if y is None else (ax.axhline, y)
+    draw(value, color="grey", linewidth=0.8, linestyle=":")
+
+
+def legend_above(ax: Axes, *, ncols: int, **options: Any) -> None:
+    """Draw the legend of a panel above the whole figure."""
+    ax.figure.legend(
+        *ax.get_legend_handles_labels(), loc="outside upper center", ncols=ncols, **options
+    )
 
 
 def matrix(
@@ -141,12 +161,12 @@ def layer_bars(ax: Axes, table: pd.DataFrame, columns: Mapping[str, str]) -> Non
     layers = table.groupby("layer")
     places = np.arange(len(layers))
     width = 0.8 / len(columns)
-    for number, (column, label) in enumerate(columns.items()):
+    shifts = offsets(len(columns), width)
+    for shift, (column, label) in zip(shifts, columns.items(), strict=True):
         mean = layers[column].mean().to_numpy()
         reach = np.stack([mean - layers[column].min(), layers[column].max() - mean])
         reach = reach.clip(min=0)  # the mean of equal numbers may be a rounding off
-        offset = (number - (len(columns) - 1) / 2) * width
-        ax.bar(places + offset, mean, width, yerr=reach, label=label, error_kw={"linewidth": 0.8})
+        ax.bar(places + shift, mean, width, yerr=reach, label=label, error_kw={"linewidth": 0.8})
     ax.set_xticks(places, labels=list(layers.groups), fontsize="small")
     ax.set_xlabel("layer")
 
@@ -162,9 +182,8 @@ def layer_panels(
     """A figure of `layer_bars`: a row a model, a panel for each value of the column `kind`."""
     wide = max(table[kind].nunique() for table in tables.values())
     figure, axes = plt.subplots(
-        len(tables), wide, figsize=(1 + 3.1 * wide, 0.8 + 2.7 * len(tables)), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
+        len(tables), wide, figsize=(1 + 3.1 * wide, 0.8 + 2.7 * len(tables)), squeeze=False
+    )
     for row, (name, table) in zip(axes, tables.items(), strict=True):
         for ax in row:
             ax.set_visible(False)
@@ -173,7 +192,7 @@ def layer_panels(
             layer_bars(ax, rows, columns)
             ax.set_title(f"{name}: {title(value)}")
         row[0].set_ylabel(ylabel)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(axes[0, 0], ncols=2)
     return figure
 
 

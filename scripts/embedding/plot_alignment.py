@@ -33,8 +33,8 @@ def main(snakemake: Any) -> None:
         "centred": _around_zero(table["centred"]),
     }
     figure, axes = plt.subplots(
-        len(rows), len(groups), figsize=(2 + 2 * len(groups), 0.8 + 2.3 * len(rows)),
-        squeeze=False, layout="constrained", sharex=True, sharey=True,
+        len(rows), len(groups), figsize=(2 + 2 * len(groups), 0.8 + 2.3 * len(rows)), squeeze=False,
+        sharex=True, sharey=True,
     )  # fmt: skip
     for line, ((measure, column), label) in zip(axes, rows.items(), strict=True):
         colours = "viridis" if column == "score" else "RdBu_r"

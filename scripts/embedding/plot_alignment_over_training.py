@@ -27,7 +27,7 @@ def main(snakemake: Any) -> None:
     """A panel a number, a curve a measure; bands are over pairs of seeds."""
     figures.style()
     whole = artifacts.read_table(snakemake.input.table)
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(16, 4), layout="constrained")
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(16, 4))
     for ax, (title, (group, column, label)) in zip(axes, PANELS.items(), strict=True):
         table = whole[whole["group"] == group]
         for colour, (measure, name) in zip(figures.PALETTE, MEASURES.items(), strict=False):

@@ -23,9 +23,8 @@ def main(snakemake: Any) -> None:
     figures.style()
     models = list(zip(snakemake.params.models, snakemake.input.tables, strict=True))
     figure, axes = plt.subplots(
-        2 * len(models), 3, figsize=(14, 3.6 * 2 * len(models)), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
+        2 * len(models), 3, figsize=(14, 3.6 * 2 * len(models)), squeeze=False
+    )
     for place, (name, path) in enumerate(models):
         table = artifacts.read_table(path)
         panels = axes[2 * place : 2 * place + 2].ravel()

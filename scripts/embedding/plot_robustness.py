@@ -16,9 +16,8 @@ def main(snakemake: Any) -> None:
     figures.style()
     names = snakemake.params.models
     figure, axes = plt.subplots(
-        1, len(names), figsize=(1 + 5.5 * len(names), 5), sharey=True, squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
+        1, len(names), figsize=(1 + 5.5 * len(names), 5), sharey=True, squeeze=False
+    )
     for ax, name, path in zip(axes[0], names, snakemake.input.tables, strict=True):
         table = artifacts.read_table(path)
         kinds = table["vectors"].unique()
@@ -37,9 +36,9 @@ def main(snakemake: Any) -> None:
                     marker=".",
                 )
         ax.set(title=name, xlabel="coordinates kept, k", xscale="log")
-        ax.axhline(1, color="grey", linewidth=0.8, linestyle=":")
+        figures.guide(ax, y=1)
     axes[0, 0].set_ylabel("cosine with the true inner products\n(pairs of different vectors)")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    figures.legend_above(axes[0, 0], ncols=4)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

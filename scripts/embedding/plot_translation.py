@@ -34,7 +34,7 @@ def main(snakemake: Any) -> None:
     figures.style()
     pairs = snakemake.params.pairs  # the lower model and the upper run, by name of the pair
     figure, axes = plt.subplots(
-        len(pairs), 2, figsize=(11.5, 0.6 + 4.2 * len(pairs)), squeeze=False, layout="constrained"
+        len(pairs), 2, figsize=(11.5, 0.6 + 4.2 * len(pairs)), squeeze=False
     )
     inp = snakemake.input
     for row, (name, of), path, summary in zip(

@@ -26,9 +26,8 @@ def main(snakemake: Any) -> None:
     rows = -(-len(variants) // COLUMNS)
     wide = min(COLUMNS, len(variants))
     figure, axes = plt.subplots(
-        rows, wide, figsize=(1 + 4.6 * wide, 0.8 + 3.2 * rows), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
+        rows, wide, figsize=(1 + 4.6 * wide, 0.8 + 3.2 * rows), squeeze=False
+    )
     for ax in axes.flat:
         ax.set_visible(False)
     for ax, variant in zip(axes.flat, variants, strict=False):

@@ -19,7 +19,7 @@ def main(snakemake: Any) -> None:
     figures.style()
     models = list(zip(snakemake.params.models, snakemake.input.heads, strict=True))
     figure, axes = plt.subplots(
-        len(models), 4, figsize=(17, 0.8 + 3.4 * len(models)), squeeze=False, layout="constrained"
+        len(models), 4, figsize=(17, 0.8 + 3.4 * len(models)), squeeze=False
     )
     for row, (name, path) in zip(axes, models, strict=True):
         table = artifacts.read_table(path)

@@ -18,9 +18,8 @@ def main(snakemake: Any) -> None:
     figures.style()
     measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, axes = plt.subplots(
-        1, len(measured), figsize=(1.5 + 4.2 * len(measured), 4.4), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
+        1, len(measured), figsize=(1.5 + 4.2 * len(measured), 4.4), squeeze=False
+    )
     for ax, layers, (variant, paths) in zip(
         axes[0], snakemake.params.layers, measured.items(), strict=True
     ):

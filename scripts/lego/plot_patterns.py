@@ -23,7 +23,7 @@ def main(snakemake: Any) -> None:
     table = artifacts.read_table(snakemake.input.heads[0])
     table = table[table["weights"] == "trained"]
     layers, heads = maps.shape[:2]
-    figure = plt.figure(figsize=(14, 8 + 1.1 * layers), layout="constrained")
+    figure = plt.figure(figsize=(14, 8 + 1.1 * layers))
     upper, lower = figure.subfigures(2, 1, height_ratios=[7, 1.1 * layers])
     for ax, (score, name) in zip(upper.subplots(1, 2), PANELS.items(), strict=True):
         best = table.loc[table[score].idxmax()]

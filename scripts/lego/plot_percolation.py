@@ -14,9 +14,8 @@ def main(snakemake: Any) -> None:
     figures.style()
     measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, axes = plt.subplots(
-        1, len(measured), figsize=(1.5 + 4.2 * len(measured), 4.4), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
+        1, len(measured), figsize=(1.5 + 4.2 * len(measured), 4.4), squeeze=False
+    )
     for ax, (variant, paths) in zip(axes[0], measured.items(), strict=True):
         records = [artifacts.read_json(path)["percolation"] for path in paths]
         accuracy = np.mean([record["accuracy"] for record in records], axis=0)

@@ -18,7 +18,7 @@ def main(snakemake: Any) -> None:
     """All variants in one panel."""
     figures.style()
     measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
-    figure, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
+    figure, ax = plt.subplots(figsize=(9, 4.6))
     labelled: set[tuple[float, ...]] = set()
     for index, (variant, paths) in enumerate(measured.items()):
         records = [artifacts.read_json(path) for path in paths]

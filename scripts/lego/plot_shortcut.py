@@ -28,9 +28,7 @@ def main(snakemake: Any) -> None:
             snakemake.params.variants, snakemake.input.metrics
         ).items()
     }
-    figure, axes = plt.subplots(
-        1, 2, figsize=(12, 1.8 + 0.55 * len(records)), sharey=True, layout="constrained"
-    )
+    figure, axes = plt.subplots(1, 2, figsize=(12, 1.8 + 0.55 * len(records)), sharey=True)
     for ax, measure in zip(axes, ("agreement", "accuracy"), strict=True):
         for offset, colour, (test, label) in zip(
             (-0.2, 0.0, 0.2), figures.PALETTE, TESTS.items(), strict=False
@@ -40,11 +38,11 @@ def main(snakemake: Any) -> None:
                 for variant, of_seeds in records.items()
             }
             figures.dots(ax, values, offset=offset, colour=colour, label=label)
-        ax.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")
+        figures.guide(ax, x=0.5)
         ax.set_xlim(0.3, 1.03)
     axes[0].set(title="Agreement with the shortcut", xlabel="share (0.5: none, 1: only counts)")
     axes[1].set(title="Accuracy", xlabel="share (0.5: chance)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figures.legend_above(axes[0], ncols=3)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

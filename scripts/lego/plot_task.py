@@ -15,9 +15,7 @@ CLAUSES = 6
 def main(snakemake: Any) -> None:
     """The example on top, the baselines below."""
     figures.style()
-    figure, (upper, lower) = plt.subplots(
-        2, 1, figsize=(12, 7), height_ratios=[1, 1.4], layout="constrained"
-    )
+    figure, (upper, lower) = plt.subplots(2, 1, figsize=(12, 7), height_ratios=[1, 1.4])
     _sentence(upper)
     tasks = snakemake.params.tasks
     for (name, settings), path, colour in zip(

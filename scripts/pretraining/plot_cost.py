@@ -18,9 +18,8 @@ def main(snakemake: Any) -> None:
     table = artifacts.read_table(snakemake.input.csv)
     variants = table["variant"].nunique()
     figure, axes = plt.subplots(
-        2, 1 + len(QUANTITIES), figsize=(14, 2.2 + 0.85 * variants), sharey=True,
-        layout="constrained",
-    )  # fmt: skip
+        2, 1 + len(QUANTITIES), figsize=(14, 2.2 + 0.85 * variants), sharey=True
+    )
     first = table.drop_duplicates("variant")
     by_length = {f"{length} tokens": rows for length, rows in table.groupby("length")}
     for row, (part, title) in zip(axes, PARTS.items(), strict=True):
@@ -32,16 +31,15 @@ def main(snakemake: Any) -> None:
             _bars(ax, by_length, f"{part}_{quantity}_ratio", words)
     for ax in axes[-1]:
         ax.set_xlabel(f"relative to {first['variant'].iloc[0]}")
-    handles = axes[0, 1].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=4)
+    figures.legend_above(axes[0, 1], ncols=4)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 
 def _bars(ax: plt.Axes, tables: dict[str | None, pd.DataFrame], column: str, title: str) -> None:
     """A bar for every variant and table, with its number; the line is the first variant."""
     thickness = 0.8 / len(tables)
-    for number, (label, rows) in enumerate(tables.items()):
-        shift = (number - (len(tables) - 1) / 2) * thickness
+    shifts = figures.offsets(len(tables), thickness)
+    for number, (shift, (label, rows)) in enumerate(zip(shifts, tables.items(), strict=True)):
         indices = [index + shift for index in range(len(rows))]
         # without lengths the bars are no length's colour
         colour = "0.4" if label is None else figures.PALETTE[number]

@@ -24,7 +24,7 @@ def main(snakemake: Any) -> None:
     inp, params = snakemake.input, snakemake.params
     histories = figures.by_variant(params.variants, inp.history)
     seconds = artifacts.read_json(inp.seconds)["seconds"]
-    figure, axes = plt.subplots(1, len(AXES), figsize=(15, 5), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, len(AXES), figsize=(15, 5), sharey=True)
     for index, (variant, paths) in enumerate(histories.items()):
         table = pd.concat([artifacts.read_table(path) for path in paths])
         table = table.assign(seconds=table["step"] * seconds[variant])
@@ -45,8 +45,7 @@ def main(snakemake: Any) -> None:
     if lowest < baseline["unigram"]:
         axes[0].set_ylim(lowest, highest)
     axes[0].set_ylabel("held-out loss (nats)")
-    handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=4, fontsize="small")
+    figures.legend_above(axes[0], ncols=4, fontsize="small")
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

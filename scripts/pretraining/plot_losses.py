@@ -28,9 +28,7 @@ def main(snakemake: Any) -> None:
     )
     names = [f"{figures.words(name)} ({split})" for name, split in variants.items()][1:]
     height = 1.5 + 0.45 * len(names)
-    figure, axes = plt.subplots(
-        1, len(PANELS), figsize=(14, height), sharey=True, layout="constrained"
-    )
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(14, height), sharey=True)
     for ax, (metric, title) in zip(axes, PANELS.items(), strict=True):
         differences = {
             name: [one[metric] - of_base[metric] for one, of_base in zip(runs, base, strict=True)]

@@ -29,7 +29,7 @@ TITLES = ("a learned head", "an association head", "a convolution head")
 def main(snakemake: Any) -> None:
     """The pathways on top, an example of each kind's map below."""
     figures.style()
-    figure = plt.figure(figsize=(13, 9.5), layout="constrained")
+    figure = plt.figure(figsize=(13, 9.5))
     upper, lower = figure.subfigures(2, 1, height_ratios=[1, 1.15])
     _pathways(upper.subplots())
     for ax, title, weights in zip(lower.subplots(1, 3), TITLES, _maps(), strict=True):

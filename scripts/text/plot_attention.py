@@ -31,27 +31,26 @@ def main(snakemake: Any) -> None:
     corpora = table["corpus"].unique()
     height = 2.2 + 0.8 * table["model"].nunique()
     figure, axes = plt.subplots(
-        1, len(corpora), figsize=(1 + 5 * len(corpora), height), sharey=True, squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
+        1, len(corpora), figsize=(1 + 5 * len(corpora), height), sharey=True, squeeze=False
+    )
     for ax, corpus in zip(axes[0], corpora, strict=True):
         _draw(ax, table[table["corpus"] == corpus])
         ax.set(title=corpus, xlabel="attention: same topic / different topic")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figures.legend_above(axes[0, 0], ncols=3)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 
 def _draw(ax: plt.Axes, table: pd.DataFrame) -> None:
     ax.axvspan(*PAPER, color="grey", alpha=0.15, linewidth=0, label="range in the paper")
-    ax.axvline(1, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(ax, x=1)
     trained = table[table["weights"] == "trained"]
     distance = trained.assign(weights="by_distance", ratio=trained["ratio_by_distance"])
     table = pd.concat([table, distance])
-    for place, (kind, label) in enumerate(KINDS.items()):
+    shifts = figures.offsets(len(KINDS), 0.16)
+    for shift, colour, (kind, label) in zip(shifts, figures.PALETTE, KINDS.items(), strict=False):
         rows = table[table["weights"] == kind]
         values = {model: part["ratio"].tolist() for model, part in rows.groupby("model")}
-        offset = 0.16 * (place - (len(KINDS) - 1) / 2)
-        figures.dots(ax, values, offset=offset, colour=figures.PALETTE[place], label=label)
+        figures.dots(ax, values, offset=shift, colour=colour, label=label)
 
 
 job.run(main, globals())

@@ -22,7 +22,7 @@ def main(snakemake: Any) -> None:
         label = f"{name}: median {np.median(numbers):.1f} of {mixtures.shape[1]}"
         most = max(most, mixtures.shape[1])
         rows += [{"corpus": label, "topics": number} for number in numbers]
-    figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure, ax = plt.subplots(figsize=(8, 4.5))
     sns.histplot(
         pd.DataFrame(rows), x="topics", hue="corpus", stat="percent", common_norm=False,
         element="step", binwidth=0.5, binrange=(1, most), ax=ax,

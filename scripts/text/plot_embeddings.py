@@ -14,9 +14,7 @@ def main(snakemake: Any) -> None:
     """One row a model: trained left, random initial weights right."""
     figures.style()
     names, paths = snakemake.params.models, snakemake.input.cosines
-    figure, axes = plt.subplots(
-        len(names), 2, figsize=(13, 5.6 * len(names)), squeeze=False, layout="constrained"
-    )
+    figure, axes = plt.subplots(len(names), 2, figsize=(13, 5.6 * len(names)), squeeze=False)
     for row, name, path in zip(axes, names, paths, strict=True):
         arrays = artifacts.read_tensors(path)
         words = json.loads(artifacts.read_metadata(path)["words"])

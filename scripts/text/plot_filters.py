@@ -21,7 +21,7 @@ def main(snakemake: Any) -> None:
     corpora, models = table["corpus"].unique(), table["model"].unique()
     figure, axes = plt.subplots(
         2 * len(corpora), len(models), figsize=(1 + 4.2 * len(models), 6.2 * len(corpora)),
-        sharex=True, sharey="row", squeeze=False, layout="constrained",
+        sharex=True, sharey="row", squeeze=False,
     )  # fmt: skip
     for place, corpus in enumerate(corpora):
         for column, model in enumerate(models):
@@ -34,12 +34,12 @@ def main(snakemake: Any) -> None:
         axes[2 * place + 1, 0].set_ylabel("cosine:\nsame - different topic")
     for ax in axes[-1]:
         ax.set_xlabel("ambiguity threshold")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figures.legend_above(axes[0, 0], ncols=3)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 
 def _draw(ax: plt.Axes, rows: pd.DataFrame, column: str, nothing: float) -> None:
-    ax.axhline(nothing, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(ax, y=nothing)
     fractions = sorted(rows["fraction"].unique())
     colours = sns.color_palette("viridis", len(fractions))
     for fraction, colour in zip(fractions, colours, strict=True):

@@ -27,7 +27,7 @@ def main(snakemake: Any) -> None:
     tall = sum(1.2 + 0.28 * len(trained) for trained, _ in maps)
     wide = max(m.shape[1] for m, _ in maps)
     figure, axes = plt.subplots(
-        len(maps), 2, figsize=(3.5 + 0.62 * wide, 1 + tall), squeeze=False, layout="constrained",
+        len(maps), 2, figsize=(3.5 + 0.62 * wide, 1 + tall), squeeze=False,
         height_ratios=[2 + len(trained) for trained, _ in maps],
     )  # fmt: skip
     for row, name, pair in zip(axes, names, maps, strict=True):

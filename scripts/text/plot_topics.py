@@ -24,9 +24,7 @@ def main(snakemake: Any) -> None:
         max(table["coherence"].max() for table in tables),
     )
     height = 1.5 + 0.3 * max(map(len, tables))
-    figure, axes = plt.subplots(
-        1, len(names), figsize=(9.5 * len(names), height), squeeze=False, layout="constrained"
-    )
+    figure, axes = plt.subplots(1, len(names), figsize=(9.5 * len(names), height), squeeze=False)
     for ax, name, table in zip(axes[0], names, tables, strict=True):
         labels = [" ".join(words.split()[:WORDS]) for words in table["words"]]
         ax.barh(range(len(table)), 100 * table["share"], color=colours(norm(table["coherence"])))

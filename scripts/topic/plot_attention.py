@@ -35,12 +35,12 @@ def main(snakemake: Any) -> None:
         f"{figures.words(variant)}, {corpus}": part
         for (corpus, variant), part in table.groupby(["corpus", "variant"], sort=False)
     }
-    figure, ax = plt.subplots(figsize=(9, 1.5 + 0.5 * len(runs)), layout="constrained")
+    figure, ax = plt.subplots(figsize=(9, 1.5 + 0.5 * len(runs)))
     offsets = (-0.2, 0, 0.2)
     for offset, (name, colour) in zip(offsets, figures.CLASS_COLOURS.items(), strict=True):
         values = {run: part[name.replace(" ", "_")].tolist() for run, part in runs.items()}
         figures.dots(ax, values, offset=offset, colour=colour, label=name)
-    ax.axvline(1, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(ax, x=1)
     ax.set(xlim=(0, None), xlabel="mean attention weight / uniform weight")
     ax.legend(loc="lower center", bbox_to_anchor=(0.3, 1.0), ncols=3)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)

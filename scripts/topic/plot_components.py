@@ -24,9 +24,7 @@ def main(snakemake: Any) -> None:
     control = next((name for name, runs in metrics.items() if "untrained" in runs[0]), None)
     if control:
         metrics[f"{control}, untrained"] = [run["untrained"] for run in metrics[control]]
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(13, 1.6 + 0.9 * len(metrics)), sharey=True, layout="constrained"
-    )
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 1.6 + 0.9 * len(metrics)), sharey=True)
     _embeddings(left, metrics)
     _attention(right, metrics, snakemake.params.reference_length)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
@@ -43,7 +41,7 @@ def _embeddings(ax: plt.Axes, metrics: dict[str, list[dict]]) -> None:
     for row, runs in enumerate(metrics.values()):
         if "embedding" not in runs[0]:
             ax.text(0.5, row, "frozen one-hot", ha="center", va="center", color="grey")
-    ax.axvline(0, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(ax, x=0)
     ax.set(xlim=(-0.3, 1.05), title="Embeddings", xlabel="mean cosine between words")
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=2)
 
@@ -55,7 +53,7 @@ def _attention(ax: plt.Axes, metrics: dict[str, list[dict]], uniform: int) -> No
             for variant, runs in metrics.items()
         }
         figures.dots(ax, values, offset=offset, colour=colour, label=name)
-    ax.axvline(1, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(ax, x=1)
     ax.set(title="Attention", xlabel="mean weight / uniform weight")
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=3)
 

@@ -16,15 +16,15 @@ from scripts.anatomy.topic import corpora
 def main(snakemake: Any) -> None:
     """Draw both panels, first seed."""
     figures.style()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4))
     names = snakemake.params.corpora
     width = 0.8 / len(names)
-    for index, (name, path) in enumerate(zip(names, snakemake.input, strict=True)):
+    shifts = figures.offsets(len(names), width)
+    for shift, name, path in zip(shifts, names, snakemake.input, strict=True):
         corpus = corpora.load(path)
         counts = corpora.topic_counts(corpus.train, corpus.membership)
         topics = np.bincount((counts > 0).sum(axis=1), minlength=counts.shape[1] + 1)
-        positions = np.arange(len(topics)) + (index - (len(names) - 1) / 2) * width
-        left.bar(positions, topics / topics.sum(), width, label=name)
+        left.bar(np.arange(len(topics)) + shift, topics / topics.sum(), width, label=name)
         share = np.sort(counts / counts.sum(axis=1, keepdims=True), axis=1)[:, ::-1]
         covered = share.mean(axis=0).cumsum()
         right.plot(np.arange(1, len(covered) + 1), covered, "o-", label=name)

@@ -53,9 +53,7 @@ def main(snakemake: Any) -> None:
     seeds = len(snakemake.input.metrics) // len(names)
     columns = {1: 1, 2: 2, 4: 2}.get(len(names), 3)
     rows = -(-len(names) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(5.6 * columns, 4.8 * rows), squeeze=False, layout="constrained"
-    )
+    figure, axes = plt.subplots(rows, columns, figsize=(5.6 * columns, 4.8 * rows), squeeze=False)
     for index, (ax, name) in enumerate(zip(axes.flat, names, strict=False)):
         first = index * seeds
         view = measures.view(

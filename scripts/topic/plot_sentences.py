@@ -23,9 +23,7 @@ def main(snakemake: Any) -> None:
     """Draw a panel per variant, first seed."""
     figures.style()
     names = snakemake.params.variants
-    figure, axes = plt.subplots(
-        1, len(names), figsize=(7.2 * len(names), 6.4), squeeze=False, layout="constrained"
-    )
+    figure, axes = plt.subplots(1, len(names), figsize=(7.2 * len(names), 6.4), squeeze=False)
     inp = snakemake.input
     for ax, name, *paths in zip(axes[0], names, inp.corpus, inp.weights, inp.run, strict=True):
         corpus = corpora.load(paths[0])

@@ -27,7 +27,7 @@ def main(snakemake: Any) -> None:
     }
     figure, axes = plt.subplots(
         len(names), len(panels), figsize=(4.2 * len(panels), 2.7 * len(names)), squeeze=False,
-        sharex="row", layout="constrained",
+        sharex="row",
     )  # fmt: skip
     for row, name in enumerate(names):
         table = pd.concat(artifacts.read_table(path) for path in dynamics[name])
@@ -54,7 +54,7 @@ def _norms(ax: plt.Axes, table: pd.DataFrame) -> None:
         scaled = table.assign(share=table[f"norm_{W}"] / last)
         style = "--" if W == "W_Q" else "-"
         figures.band(ax, scaled, "share", label=f"${W}$", colour=colour, linestyle=style)
-    ax.axhline(0.8, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(ax, y=0.8)
     ax.set_ylim(0, 1.1)
 
 
@@ -69,7 +69,7 @@ def _attention(ax: plt.Axes, table: pd.DataFrame) -> None:
     for name, colour in figures.CLASS_COLOURS.items():
         scaled = table.assign(share=table["attention_" + name.replace(" ", "_")] / uniform)
         figures.band(ax, scaled, "share", label=name, colour=colour)
-    ax.axhline(1, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(ax, y=1)
     ax.set_ylim(0, max(2, ax.get_ylim()[1]))
 
 

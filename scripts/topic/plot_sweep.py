@@ -24,19 +24,17 @@ def main(snakemake: Any) -> None:
     )
     table["cell"] = cells.str.replace("adam", "Adam").str.replace("sgd", "SGD")
     height = 1.8 + 0.5 * table["cell"].nunique()
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(12, height), sharey=True, layout="constrained"
-    )
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, height), sharey=True)
     _draw(left, table, "separated")
-    left.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(left, x=0.5)
     left.set(
         title="Blocks of $W_V$",
         xlabel="share of pairs with the same-topic entry above (0.5: chance)",
     )
     _draw(right, table, "ratio")
-    right.axvline(1, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(right, x=1)
     right.set(title="Attention", xlabel="same topic / different topic (1: uniform)")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    figures.legend_above(left, ncols=2)
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

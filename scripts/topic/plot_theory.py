@@ -34,9 +34,8 @@ def main(snakemake: Any) -> None:
     figures.style()
     tables = [artifacts.read_table(path) for path in snakemake.input]
     figure, axes = plt.subplots(
-        2, len(tables), figsize=(3.6 * len(tables), 7), squeeze=False, sharey="row",
-        layout="constrained",
-    )  # fmt: skip
+        2, len(tables), figsize=(3.6 * len(tables), 7), squeeze=False, sharey="row"
+    )
     for column, table in zip(axes.T, tables, strict=True):
         _draw(column[0], table[table["quantity"] != "R"])
         _draw(column[1], table[table["quantity"] == "R"])
@@ -69,7 +68,7 @@ def _draw(ax: plt.Axes, table: pd.DataFrame) -> None:
         ax.plot(lines.index, lines["theorem"], "--", color=colour, linewidth=1.2)
         ax.plot(lines.index, lines["finite"], color=colour)
         ax.plot(part["value"], part["measured"], "o", color=colour, alpha=0.7, markersize=5)
-    ax.axhline(0, color="grey", linewidth=0.8, linestyle=":")
+    figures.guide(ax, y=0)
 
 
 job.run(main, globals())

@@ -245,7 +245,7 @@ def compute(snakemake: Any) -> Iterator[Compute]:
     settings = ComputeSettings.model_validate(snakemake.config.get("compute", {}))
     with gpu_lease.lease(
         settings.device,
-        gpus_granted=getattr(snakemake.resources, "gpu", 0),
+        gpus_allocated=getattr(snakemake.resources, "gpu", 0),
         jobs_per_device=settings.gpu_jobs_per_device,
     ) as device:
         logging.info("computing on %s", device)

@@ -1,4 +1,4 @@
-"""A training under way, to be disturbed: what the tests of faults have in common."""
+"""A running training to be disturbed: shared by the tests of faults."""
 
 import ast
 import random
@@ -33,23 +33,25 @@ PATIENCE = 120  # seconds, on a machine that is busy
 
 
 class Training:
-    """A folder in which snakemake trains the variant `long`."""
+    """A folder in which Snakemake trains the variant `long`."""
 
     def __init__(self, folder: Path, printed: str = "printed.txt") -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         (folder / "mine.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
-        self._printed = folder.with_name(f"{folder.name}.{printed}")  # there is always room
+        self._printed = folder.with_name(
+            f"{folder.name}.{printed}"
+        )  # beside the folder, whose disk may be full
         self.command = [SNAKEMAKE, "-s", ROOT / "Snakefile", "--cores", "1"]
         self.command += ["--configfile", "mine.yaml", "--benchmark-extended"]
 
     def take_corpus(self, other: "Training") -> None:
-        """Put the corpus of another training in place."""
+        """Copy the corpus of another training."""
         (self.folder / CORPUS).parent.mkdir(parents=True)
         shutil.copy2(other.folder / CORPUS, self.folder / CORPUS)
 
     def start(self, *options: str) -> psutil.Popen:
-        """Snakemake, in the background, as a process group of its own."""
+        """Start Snakemake in the background, in its own process group."""
         with self._printed.open("w") as printed:
             return psutil.Popen(
                 [*self.command, *options, "--", RUN / OUTPUTS[0]], cwd=self.folder,
@@ -57,16 +59,16 @@ class Training:
             )  # fmt: skip
 
     def dry_run(self, status: int = 0) -> str:
-        """What snakemake prints of its plans."""
+        """Return what `snakemake -n` prints."""
         return called([*self.command, "-n", "--", RUN / OUTPUTS[0]], self.folder, status=status)
 
     def finish(self) -> None:
-        """Run snakemake to the end."""
+        """Run Snakemake to the end."""
         status = self.start().wait(PATIENCE)
         assert status == 0, self.printed
 
     def unlock(self) -> None:
-        """What Snakemake asks a user to do after a kill -9."""
+        """Remove Snakemake's lock, as needed after a kill -9."""
         subprocess.run([*self.command, "--unlock"], cwd=self.folder, check=True, timeout=PATIENCE)
 
     @property
@@ -80,34 +82,34 @@ class Training:
 
     @property
     def step(self) -> int:
-        """Steps in the saved state."""
+        """Return the number of steps in the saved state."""
         path = self.folder / RUN / ".state/state.safetensors"
         return int(artifacts.read_metadata(path)["step"]) if path.exists() else 0
 
     def memory(self) -> int:
-        """Megabytes that the finished job has asked for."""
+        """Return the megabytes that the finished job requested."""
         (resources,) = pd.read_csv(self.folder / BENCHMARK, sep="\t")["resources"]
         return ast.literal_eval(resources)["mem_mb"]
 
     def outputs(self) -> list[bytes]:
-        """What the training made."""
+        """Return the contents of all outputs."""
         return [(self.folder / RUN / name).read_bytes() for name in OUTPUTS]
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for something to become true."""
+    """Wait until a condition is true."""
     limit = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < limit, f"waited in vain until {what}"
+        assert time.monotonic() < limit, f"timed out before: {what}"
         time.sleep(0.005)
 
 
 def suspended_at_a_random_step(
     training: Training, *options: str
 ) -> tuple[psutil.Popen, psutil.Process]:
-    """A training under way: snakemake, and the process of the job.
+    """Start a training; return Snakemake's process and the suspended process of the job.
 
-    The process is suspended, or it might end before a busy machine comes back to the test.
+    Without the suspension, the job might end on a busy machine before the test continues.
     """
     snakemake = training.start(*options)
     step = random.randrange(1, STEPS // 2)
@@ -124,7 +126,7 @@ def suspended_at_a_random_step(
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether a process runs; an ended child of a killed parent may stay as a zombie."""
+    """Return whether a process runs; an ended child of a killed parent may remain as a zombie."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

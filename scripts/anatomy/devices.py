@@ -1,25 +1,29 @@
-"""Where and how to compute: nothing here is part of what a result is."""
+"""Settings of where and how to compute. No result depends on them."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from scripts.anatomy.gpu_lease import DeviceSetting
 from scripts.anatomy.settings import Settings
 
 
 class ComputeSettings(Settings):
-    """How to compute. Nothing here changes what a result is, so nothing here reruns a job."""
+    """Where and how to compute. No change here reruns a job."""
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        "auto", description="auto takes a GPU where the job was granted one and there is one."
+    device: DeviceSetting = Field(
+        "auto",
+        description="auto takes a GPU if one is allocated to the job and present, else the CPU.",
     )
-    gpu_jobs_per_device: PositiveInt = Field(1, le=100, description="Jobs that may share one GPU.")
+    gpu_jobs_per_device: PositiveInt = Field(
+        1, le=100, description="Maximum number of jobs on one GPU."
+    )
     environment: Literal["cpu", "cuda"] = Field(
-        "cpu", description="Which file of envs/ the rules name, for --sdm conda."
+        "cpu", description="Conda environment of envs/ for --sdm conda."
     )
-    autocast: bool = Field(True, description="bfloat16 where that is safe; on CUDA only.")
-    compile: bool = Field(False, description="torch.compile of BERT-sized models; on CUDA only.")
+    autocast: bool = Field(True, description="Use bfloat16 where that is safe; on CUDA only.")
+    compile: bool = Field(False, description="Use torch.compile for large models; on CUDA only.")
     save_every: PositiveFloat = Field(
         60.0, description="Seconds between two stores of a training's resumable state."
     )
@@ -27,14 +31,7 @@ class ComputeSettings(Settings):
 
 @dataclass(frozen=True)
 class Compute:
-    """The settings of one job, on the device that it was given.
-
-    Attributes:
-        device: Where to train, as torch names it.
-        autocast: bfloat16 where safe, on CUDA.
-        compile: torch.compile, on CUDA.
-        save_every: Seconds between two stores of the resumable state.
-    """
+    """The device of one job, as torch names it, and the settings that apply there."""
 
     device: str = "cpu"
     autocast: bool = False

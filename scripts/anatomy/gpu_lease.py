@@ -1,8 +1,8 @@
-"""Which device a job computes on, leased so that two jobs never share one by accident.
+"""Leases of devices, so that two jobs never share a GPU by accident.
 
-A workflow manager may hand out a number of GPUs, but on a single machine nobody says which. Here
-each job takes one slot of one device by locking a file, for as long as it computes. The operating
-system frees the lock with the process, however that ends. torch is imported only to count devices.
+A workflow manager counts GPUs, but on a single machine it does not assign one to a job. Here each
+job takes one slot of one device by locking a file while it computes. The operating system releases
+the lock when the process ends, however it ends. torch is imported only to count devices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from filelock import FileLock, Timeout
 
@@ -28,57 +28,57 @@ _LOG = logging.getLogger(__name__)
 
 
 class DeviceMissing(RuntimeError):
-    """A kind of device was asked for by name, and torch finds none."""
+    """A kind of device was requested by name, and torch has none."""
 
 
 class LocksUnusable(RuntimeError):
-    """The folder of the locks, or a lock in it, cannot be made."""
+    """The folder of the locks, or a lock in it, cannot be created."""
 
 
 def choose(
-    setting: DeviceSetting, *, gpus_granted: int, device_count: int | None = None
+    setting: DeviceSetting, *, gpus_allocated: int, device_count: int | None = None
 ) -> DeviceKind:
-    """The kind of device that a job granted `gpus_granted` GPUs should use; granted 0, the CPU.
+    """Return the kind of device for a job with `gpus_allocated` GPUs; the CPU if that is 0.
 
-    `auto` takes what there is: CUDA, else MPS, else the CPU. `device_count` stands in for the
-    number of CUDA devices that torch finds.
-    Raises DeviceMissing if `cuda` or `mps` is asked for and absent.
+    `auto` is CUDA if present, else MPS, else the CPU. `device_count` replaces the number of CUDA
+    devices that torch reports.
+    Raises DeviceMissing if `cuda` or `mps` is requested and absent.
     """
-    if setting not in ("auto", "cpu", "cuda", "mps"):
-        raise ValueError(f"device: {setting!r} is not one of auto, cpu, cuda, mps")
-    if setting == "cpu" or gpus_granted < 1:
+    if setting not in get_args(DeviceSetting):
+        expected = ", ".join(get_args(DeviceSetting))
+        raise ValueError(f"device: expected one of {expected}, got {setting!r}")
+    if setting == "cpu" or gpus_allocated < 1:
         return "cpu"
-    wanted: tuple[DeviceKind, ...] = ("cuda", "mps") if setting == "auto" else (setting,)
-    for kind in wanted:
+    for kind in ("cuda", "mps") if setting == "auto" else (setting,):
         if _count(kind, device_count) > 0:
             return kind
     if setting == "auto":
         return "cpu"
-    raise DeviceMissing(f"{setting} was asked for, but torch finds none here (try auto)")
+    raise DeviceMissing(f"{setting} is requested, but torch has no such device here (try auto)")
 
 
 @contextmanager
 def lease(
     setting: DeviceSetting,
     *,
-    gpus_granted: int,
+    gpus_allocated: int,
     jobs_per_device: int = 1,
     folder: Path | None = None,
     device_count: int | None = None,
     timeout: float | None = None,
 ) -> Iterator[str]:
-    """Holds one device for the length of the block and yields its torch name, such as `cuda:1`.
+    """Hold one device within the block, and yield its torch name, such as `cuda:1`.
 
-    At most `jobs_per_device` jobs hold a device at once; a new one goes to the least loaded, or
-    waits for `timeout` seconds (None: for ever). The CPU needs no lease. Only devices are handed
-    out that SLURM assigned, if it did: the jobs of one allocation share it like a machine. `folder`
-    holds the locks: local to the machine, the same for all jobs (default: one per user under the
+    At most `jobs_per_device` jobs hold a device at the same time. A new one takes the least loaded
+    device, or waits for `timeout` seconds (None: forever). The CPU needs no lease. Under SLURM only
+    the assigned devices are leased, and the jobs of one allocation share them. `folder` contains
+    the locks: it is local to the machine and the same for all jobs (default: one per user in the
     system's temporary folder).
     Raises DeviceMissing as `choose` does, TimeoutError, and LocksUnusable.
     """
     if jobs_per_device < 1:
-        raise ValueError(f"jobs per device: {jobs_per_device}, where at least 1 is needed")
-    kind = choose(setting, gpus_granted=gpus_granted, device_count=device_count)
+        raise ValueError(f"jobs_per_device: expected 1 or more, got {jobs_per_device}")
+    kind = choose(setting, gpus_allocated=gpus_allocated, device_count=device_count)
     count = _count(kind, device_count)
     if kind == "cpu":
         yield "cpu"
@@ -95,27 +95,27 @@ def lease(
 
 
 def _count(kind: DeviceKind, cuda_devices: int | None) -> int:
-    """How many devices of a kind there are; `cuda_devices` stands in for what torch finds."""
+    """Return the number of devices of a kind; `cuda_devices` replaces what torch reports."""
     if kind == "cpu":
         return 1
     if kind == "cuda" and cuda_devices is not None:
         return cuda_devices
-    import torch  # seconds, which a job on the CPU need not spend here
+    import torch  # takes seconds, which a job on the CPU saves
 
     return torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
 
 
 def _slurm_job() -> str | None:
-    """The SLURM job that chose the visible devices, if one did."""
+    """Return the SLURM job that assigned the visible devices, or None."""
     return os.environ.get("SLURM_JOB_ID") if os.environ.get("CUDA_VISIBLE_DEVICES") else None
 
 
 def _lock_names(kind: DeviceKind, count: int) -> dict[str, str]:
-    """The name that torch gives each device -> the name of its locks.
+    """Return torch's name of each device with the name of its locks.
 
-    torch counts the visible devices, so that one card has other numbers in other jobs; the lock
-    goes by what the card is called outside. SLURM may renumber that as well, so there a lock holds
-    among the jobs of one allocation.
+    torch numbers the visible devices, so one card has different numbers in different jobs; the lock
+    has the card's name in CUDA_VISIBLE_DEVICES. SLURM may renumber these too, so a lock there is
+    shared by the jobs of one allocation only.
     """
     if kind == "mps":
         return {"mps": "mps"}
@@ -133,24 +133,24 @@ def _default_folder() -> Path:
 def _wait_for_slot(
     slots: dict[str, list[str]], folder: Path, timeout: float | None
 ) -> tuple[str, FileLock]:
-    """A device with a free slot, and the lock that holds it."""
+    """Return a device with a free slot, and the lock that holds the slot."""
     deadline = time.monotonic() + (math.inf if timeout is None else timeout)
     waiting = False
-    while not (taken := _try_slots(slots, folder)):
+    while not (slot := _try_slots(slots, folder)):
         if time.monotonic() >= deadline:
             raise TimeoutError(f"no free slot on {', '.join(slots)} (locks in {folder})")
         if not waiting:
             _LOG.info("waiting for a free slot on %s", ", ".join(slots))
         waiting = True
         time.sleep(_SECONDS_BETWEEN_TRIES)
-    return taken
+    return slot
 
 
 def _try_slots(slots: dict[str, list[str]], folder: Path) -> tuple[str, FileLock] | None:
-    """Takes a slot of the device with the most free ones, the first among equals."""
+    """Take a slot of the device with the most free slots; the first such device on a tie."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The load of a device is known by trying its locks, so only one job may try at a time.
+        # A device's load is measured by trying its locks, so only one job may try at a time.
         with FileLock(folder / "choosing.lock"):
             free = {
                 device: [lock for name in names if (lock := _try_lock(folder / name))]

@@ -1,4 +1,4 @@
-"""Where a number comes from: what was computed, on what, with which code, and at what cost."""
+"""The provenance of a result: seed, machine, code version and cost."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PACKAGES = ("torch", "numpy", "transformers")
 
 
 def record(*, seed: int | None, device: str, started: float) -> dict[str, Any]:
-    """The provenance of a result, ready for JSON.
+    """Return the provenance of a result, ready for JSON.
 
-    `device` is torch's name of it (`cpu`, `cuda:1`); `started` is what `time.perf_counter()` said
-    when the work began. Keys: seed, device, device_name, versions, commit (null outside a git
-    checkout), seconds, peak_memory_mb (of the process) and peak_gpu_memory_mb (of torch's tensors
-    on a CUDA device, else null). The machine's name is left out. On Linux a process that was
-    started by a larger one begins with that one's peak.
+    `device` is torch's name (`cpu`, `cuda:1`); `started` is the value of `time.perf_counter()` when
+    the work began. Keys: seed, device, device_name, versions, commit (null outside a git checkout),
+    seconds, peak_memory_mb (of the process) and peak_gpu_memory_mb (of torch's tensors on a CUDA
+    device, else null). The machine's name is left out. On Linux a process starts with the peak of
+    the process that forked it.
     """
     return {
         "seed": seed,
@@ -36,23 +36,23 @@ def record(*, seed: int | None, device: str, started: float) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """The versions of Python and of the packages that numbers depend on; null if not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    """Return the versions of Python and of numerical packages; None if not installed."""
+    installed: dict[str, str | None] = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)  # read from its metadata: importing takes seconds
+            installed[package] = version(package)  # from its metadata: importing takes seconds
         except PackageNotFoundError:
-            found[package] = None
-    return found
+            installed[package] = None
+    return installed
 
 
 def commit(folder: Path = Path(__file__).parent) -> str | None:
-    """The git commit of the checkout around `folder` (default: of this code), or None.
+    """Return the git commit of the checkout that contains `folder` (default: this code), or None.
 
     It ends in `-dirty` if a tracked file differs from it.
     """
     describe = ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"]
-    # Other jobs ask at the same time: without optional locks none gets in another's way.
+    # Other jobs call git at the same time: without optional locks they do not conflict.
     command = ["git", "--no-optional-locks", "-C", str(folder), *describe]
     try:
         return subprocess.run(
@@ -63,7 +63,7 @@ def commit(folder: Path = Path(__file__).parent) -> str | None:
 
 
 def device_name(device: str) -> str:
-    """The model of the processor or graphics card behind torch's name of a device."""
+    """Return the model of the processor or graphics card that torch calls `device`."""
     if device.startswith("cuda"):
         import torch
 
@@ -75,14 +75,14 @@ def device_name(device: str) -> str:
 
 
 def peak_memory_mb() -> float:
-    """The most memory that this process has held, in MB (10^6 bytes)."""
+    """Return the peak memory of this process in MB (10^6 bytes)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     unit = 1 if sys.platform == "darwin" else 1024
     return round(peak * unit / 1e6, 1)
 
 
 def peak_gpu_memory_mb(device: str) -> float | None:
-    """The most memory that torch's tensors have held on a CUDA device, in MB, else None."""
+    """Return the peak memory of torch's tensors on a CUDA device in MB; None for other devices."""
     if not device.startswith("cuda"):
         return None
     import torch

@@ -1,7 +1,7 @@
-"""Random generators that are data: every draw is seeded by the config seed and by what it is for.
+"""Random generators, each seeded by the configured seed and by the purpose of its draws.
 
-Two purposes never share a stream, and adding a draw for a new purpose changes no older one.
-A global generator is touched for others' code alone, and put back.
+Two purposes never share a stream, so a draw for a new purpose changes no other result. A global
+generator is only seeded for code of other libraries, and is restored afterwards.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *purpose: str | int) -> int:
-    """The 63-bit seed that belongs to `seed` and `purpose`, the same on every machine.
+    """Return the 63-bit seed of `seed` and `purpose`, equal on every machine.
 
-    Words and numbers are told apart (`1` is not `"1"`), and so is where each of them ends
-    (`"a", "bc"` is not `"ab", "c"`). Raises TypeError for anything but whole numbers and strings.
+    `1` and `"1"` are different purposes, and so are `"a", "bc"` and `"ab", "c"`. Raises TypeError
+    for anything but integers and strings.
     """
     parts = [index(seed), *(part if isinstance(part, str) else index(part) for part in purpose)]
     # JSON quotes and separates, so that different purposes are different texts.
@@ -32,32 +32,32 @@ def derive(seed: int, *purpose: str | int) -> int:
 
 
 def numpy_generator(seed: int, *purpose: str | int) -> np.random.Generator:
-    """A numpy generator of its own for this seed and purpose."""
+    """Return a new numpy generator for this seed and purpose."""
     return np.random.default_rng(derive(seed, *purpose))
 
 
 def torch_generator(
     seed: int, *purpose: str | int, device: str | torch.device = "cpu"
 ) -> torch.Generator:
-    """A torch generator of its own for this seed and purpose, on `device`.
+    """Return a new torch generator for this seed and purpose, on `device`.
 
-    Devices draw different numbers from the same seed: what must be equal on all of them is drawn
-    on the CPU and moved. (torch's CPU generator keeps the low 32 bits of the seed.)
+    Devices draw different numbers from the same seed: draw on the CPU and move what must be equal
+    on all of them. (torch's CPU generator uses the low 32 bits of the seed.)
     """
-    import torch  # here, since a script that only needs numpy should not wait for it
+    import torch  # takes seconds, which scripts with numpy alone save
 
     return torch.Generator(device).manual_seed(derive(seed, *purpose))
 
 
 @contextmanager
 def torch_seeded(seed: int, *purpose: str | int) -> Iterator[None]:
-    """Within the block torch's own CPU generator is seeded; after it, it is as it was.
+    """Seed torch's global CPU generator within the block, and restore its state afterwards.
 
-    For code of others that draws from it, such as the initial weights of a library's model.
+    For libraries that draw from it, such as for the initial weights of a model.
     """
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        # of the CPU alone: `torch.manual_seed` would seed GPUs too, whose state is not kept here
+        # `torch.manual_seed` would also seed GPUs, whose state is not restored here
         torch.default_generator.manual_seed(derive(seed, *purpose))
         yield

@@ -1,9 +1,9 @@
-"""One training loop for every study: exact to resume, safe to kill, quiet to watch.
+"""The training loop of every study. A run can be killed at any time and resumed exactly.
 
-What happens at step s depends on the seed and on s alone: callers draw batches and masks from
-generators seeded by (seed, purpose, s), and the loop seeds torch's global generator (dropout)
-the same way. So no random state has to be stored, and a run that was stopped anywhere and
-started again ends with the same bits on CPU as one that was not.
+What happens at step s depends only on the seed and on s: callers draw batches and masks from
+generators seeded by (seed, purpose, s), and the loop seeds torch's global generator (dropout) the
+same way. So no random state is stored, and on the CPU a resumed run ends with the same bits as an
+uninterrupted one.
 
     with RunState(folder, fingerprint) as state:
         run = fit(model, loss_at, recipe, state=state, seed=0, checkpoint_steps=[0, 10, 100])
@@ -46,9 +46,9 @@ class Recipe:
         optimiser: "adam", or plain "sgd" without momentum.
         schedule: Learning rate after the warm-up: constant, or down to 0 linearly or as a cosine.
         warmup: Steps of linear warm-up.
-        clip: Largest gradient norm, None for no limit.
-        weight_decay: Decoupled weight decay (AdamW); with sgd the ordinary L2 decay.
-        betas: Decay of Adam's running means of the gradient and of its square.
+        clip: Maximum gradient norm; None for no limit.
+        weight_decay: Decoupled weight decay (AdamW); the L2 penalty with sgd.
+        betas: Adam's decay rates of the running means of the gradient and of its square.
     """
 
     steps: int
@@ -63,7 +63,7 @@ class Recipe:
     early_rate: float | None = None
 
     def rate(self, step: int) -> float:
-        """Learning rate of step 0, 1, ..., steps - 1."""
+        """Return the learning rate of step 0, 1, ..., steps - 1."""
         early = self.early_rate is not None and step < self.early_steps
         peak = self.early_rate if early else self.learning_rate
         if step < self.warmup:
@@ -77,7 +77,7 @@ class Recipe:
         return peak * factor[self.schedule]
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimiser for these parameters."""
+        """Return the optimiser for these parameters."""
         options = {"lr": self.learning_rate, "weight_decay": self.weight_decay, "fused": True}
         if self.optimiser == "sgd":
             return torch.optim.SGD(parameters, **options)
@@ -86,13 +86,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Run:
-    """What a finished training leaves, besides the trained model.
+    """The history of a finished training.
 
     Attributes:
         loss: Training loss of every step, before its update.
-        checkpoints: Trained parameters, stacked over the checkpoints that keep them; "step" holds
-            the steps of these.
-        evaluations: One record a checkpoint: its step and what `evaluate` returned.
+        checkpoints: Trained parameters, stacked over the checkpoints that keep them, and the steps
+            of these checkpoints under "step".
+        evaluations: One record per checkpoint: its step and what `evaluate` returned.
     """
 
     loss: Float[np.ndarray, "steps"]
@@ -101,26 +101,26 @@ class Run:
 
 
 def checkpoint_steps(steps: int, count: int) -> list[int]:
-    """Step 0 and about `count` log-spaced steps, the last one included."""
+    """Return step 0 and about `count` log-spaced steps up to the last one."""
     spaced = np.geomspace(1, steps, count) if count > 1 else [steps]
     return sorted({0, *np.rint(spaced).astype(int).tolist(), steps})
 
 
 def even_steps(first: int, last: int, parts: int) -> list[int]:
-    """The ends of so many parts of about equal length, the first and the last step included."""
+    """Return the ends of `parts` intervals of about equal length, from `first` to `last`."""
     return np.linspace(first, last, parts + 1).round().astype(int).tolist()
 
 
 class RunState:
-    """The folder in which a training run survives being killed.
+    """The folder that stores a training run, so that the run can be killed and resumed.
 
-    It belongs to one process at a time: entering waits for the lock, so an orphan that a killed
-    workflow manager left finishes first. What is found there under another fingerprint (of the
-    run's parameters, code and data) is dropped.
+    One process at a time owns it: entering waits for the lock, so an orphan of a killed workflow
+    manager finishes first. Entering deletes contents with another fingerprint (of the run's params,
+    code and data).
 
-    While the run goes on the folder holds the state of the optimisation and the checkpoints.
-    Once it has finished it holds its artifacts as hard links, which cost no space: a workflow
-    manager that deletes declared outputs before it runs a job again cannot lose them.
+    During the run the folder has the state of the optimisation and the checkpoints. After it, the
+    folder has the run's artifacts as hard links, which take no space: a workflow manager that
+    deletes declared outputs before it reruns a job cannot lose them.
     """
 
     def __init__(self, folder: Path, fingerprint: str) -> None:
@@ -133,34 +133,34 @@ class RunState:
         with ExitStack() as stack:
             stack.enter_context(artifacts.locked(self.folder / "lock", waiting))
             artifacts.remove_leftovers(self.folder)
-            mark = self.folder / "fingerprint"
-            if not mark.exists() or mark.read_bytes() != self.fingerprint.encode():
+            file = self.folder / "fingerprint"
+            if not file.exists() or file.read_bytes() != self.fingerprint.encode():
                 self.clear()
-                with artifacts.writing(mark) as path:
+                with artifacts.writing(file) as path:
                     path.write_bytes(self.fingerprint.encode())
-            self._held = stack.pop_all()  # nothing was raised: until the run is over
+            self._lock = stack.pop_all()  # nothing was raised: keep the lock until the run is over
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        self._lock.close()
 
     def clear(self) -> None:
-        """Forget everything but the lock."""
+        """Delete everything but the lock."""
         with artifacts.writable(self.folder):
             for entry in self.folder.iterdir():
                 if entry.name != "lock":
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def save(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Store the state after `step` steps, in place of the one before."""
+        """Store the state after `step` steps, replacing the previous one."""
         path = self.folder / "state.safetensors"
         artifacts.write_tensors(path, tensors, {"step": str(step)}, durable=True)
 
     def load(self, checkpoints: Iterable[int] = ()) -> tuple[dict[str, Tensor], int] | None:
-        """The stored state and its step; None when there is none that can be read.
+        """Return the stored state and its step, or None if there is no readable one.
 
-        A state is of no use either without a checkpoint that the run has passed: it would be
-        missing from the results.
+        A state without all checkpoints up to its step is not used either: they would be missing
+        from the results.
         """
         state = self.folder / "state.safetensors"
         if not state.exists():
@@ -168,7 +168,7 @@ class RunState:
         try:
             tensors = artifacts.read_tensors(state, framework="torch")
             step = int(artifacts.read_metadata(state)["step"])
-            for path in (self._checkpoint(passed) for passed in checkpoints if passed <= step):
+            for path in (self._checkpoint(past) for past in checkpoints if past <= step):
                 artifacts.check_tensors(path)
         except (artifacts.UnreadableArtifact, KeyError) as error:
             logger.warning("the stored state cannot be read; starting afresh (%s)", error)
@@ -181,12 +181,12 @@ class RunState:
     def add_checkpoint(
         self, step: int, tensors: Mapping[str, Tensor], evaluation: dict[str, float]
     ) -> None:
-        """Store a checkpoint and what was measured on it."""
+        """Store a checkpoint and its evaluation."""
         metadata = {"evaluation": json.dumps(evaluation)}
         artifacts.write_tensors(self._checkpoint(step), tensors, metadata)
 
     def checkpoints(self) -> tuple[dict[str, np.ndarray], list[dict[str, float]]]:
-        """The kept parameters, stacked, and all evaluations, in the order of their steps."""
+        """Return the stacked parameters and all evaluations, in the order of their steps."""
         paths = sorted((self.folder / "checkpoints").glob("*.safetensors"))
         evaluations = [
             {"step": int(path.stem)} | json.loads(artifacts.read_metadata(path)["evaluation"])
@@ -199,7 +199,7 @@ class RunState:
         return {"step": np.array([*kept], dtype=np.int64)} | stacked, evaluations
 
     def keep(self, outputs: Sequence[Path]) -> None:
-        """Hold on to the finished run's artifacts; the optimisation's state is dropped."""
+        """Link the finished run's artifacts, and delete the state of the optimisation."""
         kept = self.folder / "finished"
         partial = self.folder / "finishing"
         with artifacts.writable(kept):
@@ -213,8 +213,8 @@ class RunState:
         (self.folder / "state.safetensors").unlink(missing_ok=True)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
-    def _whole(self, paths: Iterable[Path]) -> bool:
-        """Whether all kept artifacts are there, and as they were kept."""
+    def _intact(self, paths: Iterable[Path]) -> bool:
+        """Return whether all kept artifacts exist and are unchanged."""
         digests = self.folder / "finished/digests.json"
         try:
             known = dict(artifacts.read_json(digests))
@@ -223,15 +223,15 @@ class RunState:
             return False
 
     def restore(self, outputs: Iterable[Path]) -> bool:
-        """Put a finished run's artifacts back in place; False when there is no finished run."""
+        """Put a finished run's artifacts back; return False if there is no finished run."""
         pairs = [(self.folder / "finished" / path.name, path) for path in outputs]
-        if not self._whole(kept for kept, _ in pairs):
+        if not self._intact(kept for kept, _ in pairs):
             shutil.rmtree(self.folder / "finished", ignore_errors=True)
             return False
         for kept, path in pairs:
             artifacts.link_or_copy(kept, path)
             with artifacts.writable(path):
-                path.touch()  # newer than the inputs it was made from, or the job would run again
+                path.touch()  # newer than its inputs, or the job would run again
         return True
 
 
@@ -250,31 +250,31 @@ def fit(
     save_every: float = 60.0,
     label: str = "training",
 ) -> Run:
-    """Train `model` in place, from the stored state if there is one.
+    """Train `model` in place and return its history, starting from the stored state if any.
 
     Args:
-        model: What is trained: its parameters that require a gradient.
-        loss_at: The loss of a step; whatever it draws must depend on (seed, step) alone.
+        model: The model; parameters that require a gradient are trained.
+        loss_at: Returns the loss of a step; its random draws must depend on (seed, step) only.
         recipe: Optimiser, learning rate and number of steps.
         state: The run's folder.
         seed: Seeds torch's global generator at every step, for dropout.
-        checkpoint_steps: After how many steps to evaluate and keep the trained parameters.
-        keep_parameters: False only evaluates there, which large models are glad of; steps: keep
-            them at these checkpoints alone.
+        checkpoint_steps: Numbers of steps after which to evaluate and keep the parameters.
+        keep_parameters: False only evaluates at checkpoints, which saves disk for large models; a
+            collection of steps keeps the parameters at these checkpoints only.
         evaluate: Measures the model at each checkpoint.
-        device: Where the model is.
+        device: Device of the model.
         autocast: Compute in bfloat16 where that is safe; on CUDA only.
         save_every: Seconds between two stores of the state.
         label: Name of the run in the log.
 
     Raises:
-        SystemExit: With 128 + the signal's number, after SIGTERM or SIGINT: the state is saved.
+        SystemExit: With 128 + the signal's number, after SIGTERM or SIGINT; the state is saved.
     """
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     optimiser = recipe.build(trained.values())
     losses = torch.zeros(recipe.steps, device=device)
-    wanted = set(checkpoint_steps)
-    start = _resume(state, trained, optimiser, losses, wanted)
+    checkpoints = set(checkpoint_steps)
+    start = _resume(state, trained, optimiser, losses, checkpoints)
     cuda = device.startswith("cuda")
 
     def save(step: int) -> None:
@@ -290,10 +290,10 @@ def fit(
         state.add_checkpoint(step, tensors, evaluation)
 
     model.train()
-    if start == 0 and 0 in wanted:
+    if start == 0 and 0 in checkpoints:
         checkpoint(0)
-    saved = time.monotonic()
-    with _until_signal() as stopped, _Progress(label, start, recipe.steps) as progress:
+    last_save = time.monotonic()
+    with _catch_signals() as signals, _Progress(label, start, recipe.steps) as progress:
         for step in range(start, recipe.steps):
             _seed_global_generator(seeding.derive(seed, "step", step), device)
             for group in optimiser.param_groups:
@@ -306,14 +306,14 @@ def fit(
                 nn.utils.clip_grad_norm_(trained.values(), recipe.clip)
             optimiser.step()
             losses[step] = loss.detach()
-            if step + 1 in wanted:
+            if step + 1 in checkpoints:
                 checkpoint(step + 1)
-            if stopped or time.monotonic() - saved > save_every:
+            if signals or time.monotonic() - last_save > save_every:
                 save(step + 1)
-                saved = time.monotonic()
-            if stopped:
-                logger.warning("stopped by signal %d after step %d", stopped[0], step + 1)
-                raise SystemExit(128 + stopped[0])
+                last_save = time.monotonic()
+            if signals:
+                logger.warning("stopped by signal %d after step %d", signals[0], step + 1)
+                raise SystemExit(128 + signals[0])
             progress.update(step + 1, losses)
     if start < recipe.steps:
         save(recipe.steps)  # what follows may be killed as well
@@ -325,7 +325,7 @@ def fit(
 
 
 def _seed_global_generator(seed: int, device: str) -> None:
-    """torch.manual_seed for one device; for all it costs a tenth of a small model's step."""
+    """Seed one device only: `torch.manual_seed` seeds all, a tenth of a small model's step."""
     torch.default_generator.manual_seed(seed)
     if device.startswith("cuda"):
         torch.cuda.manual_seed(seed)
@@ -340,7 +340,7 @@ def _first_bad(losses: Float[Tensor, "steps"]) -> int:
 def _flatten(
     trained: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
-    """Weights and optimiser state under flat names."""
+    """Return weights and optimiser state under flat names."""
     flat = {f"model.{name}": parameter.detach() for name, parameter in trained.items()}
     for name, parameter in trained.items():
         for key, value in optimiser.state[parameter].items():
@@ -355,7 +355,7 @@ def _resume(
     losses: Float[Tensor, "steps"],
     checkpoints: Iterable[int],
 ) -> int:
-    """Load the stored state; the number of steps done."""
+    """Load the stored state and return the number of steps done."""
     stored = state.load(checkpoints)
     if stored is None:
         return 0
@@ -366,16 +366,16 @@ def _resume(
         losses[:step] = tensors.pop("losses")
     for name, tensor in tensors.items():
         _, key, parameter = name.split(".", maxsplit=2)
-        # Adam keeps its step count on the CPU, the moments where the weights are
-        home = "cpu" if key == "step" else trained[parameter].device
-        optimiser.state[trained[parameter]][key] = tensor.to(home)
+        # Adam keeps its step count on the CPU and the moments on the device of the weights
+        device = "cpu" if key == "step" else trained[parameter].device
+        optimiser.state[trained[parameter]][key] = tensor.to(device)
     logger.info("going on from step %d", step)
     return step
 
 
 @contextmanager
-def _until_signal() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT instead of dying in the middle of a step."""
+def _catch_signals() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT in the yielded list, so that the current step can finish."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received  # handlers can only be set in the main thread
@@ -392,7 +392,7 @@ def _until_signal() -> Iterator[list[int]]:
 
 
 class _Progress:
-    """A bar on a terminal; in a log file a line every half minute."""
+    """A progress bar on a terminal; in a log file, a line every half minute."""
 
     def __init__(self, label: str, start: int, steps: int, every: float = 30.0) -> None:
         self._label, self._start, self._steps, self._every = label, start, steps, every
@@ -401,7 +401,7 @@ class _Progress:
         )
 
     def __enter__(self) -> Self:
-        self._began = self._told = time.monotonic()
+        self._began = self._reported = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -410,9 +410,9 @@ class _Progress:
     def update(self, step: int, losses: Float[Tensor, "steps"]) -> None:
         self._bar.update()
         now = time.monotonic()
-        if now - self._told < self._every and step < self._steps:
+        if now - self._reported < self._every and step < self._steps:
             return
-        self._told = now
+        self._reported = now
         speed = (step - self._start) / max(now - self._began, 1e-9)
         left = (self._steps - step) / max(speed, 1e-9)
         logger.info(

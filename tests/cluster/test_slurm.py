@@ -26,7 +26,7 @@ import os, time
 from pathlib import Path
 from scripts.anatomy.devices import lease
 
-with lease("cuda", gpus_granted=1, folder=Path("leases"), device_count=1, timeout=0) as device:
+with lease("cuda", gpus_allocated=1, folder=Path("leases"), device_count=1, timeout=0) as device:
     print(device, os.environ["CUDA_VISIBLE_DEVICES"], time.time())
     time.sleep(3)
     print(time.time())

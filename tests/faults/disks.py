@@ -1,4 +1,4 @@
-"""Disks that are small, and stay so only for a test."""
+"""Small disks and file size limits for the length of a test."""
 
 import os
 import resource
@@ -11,18 +11,18 @@ import pytest
 
 
 class Disk:
-    """A file system of its own in a folder, mounted by root."""
+    """A file system in memory, mounted on a folder by root."""
 
     def __init__(self, folder: Path, size: str) -> None:
         self.folder = folder
         self._mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs")
 
     def remount(self, option: str) -> None:
-        """Change its size, or whether it can be written."""
+        """Change the size, or make the disk read-only."""
         self._mount("-o", f"remount,{option}")
 
     def fill(self) -> Path:
-        """A file that takes all the room that is left."""
+        """Write a file that takes all the room that is left."""
         filler = self.folder / "filler"
         with filler.open("wb", buffering=0) as file, suppress(OSError):
             while file.write(b"\0" * 4096):  # a page
@@ -40,19 +40,19 @@ class Disk:
 
 @contextmanager
 def disk(folder: Path, size: str) -> Iterator[Disk]:
-    """A small disk in a folder; skips the test where there can be none."""
+    """Mount a small disk on a folder; skip the test where that is impossible."""
     folder.mkdir(parents=True, exist_ok=True)
     made = Disk(folder, size)
     try:
         yield made
     finally:
-        # at once if a killed test's process still has a file open there
+        # lazily, since a process of a killed test may still have a file open there
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file of this process grows past so many bytes: a full disk that needs no root."""
+def file_size_limit(size: int) -> Iterator[None]:
+    """Limit the files that this process writes to `size` bytes: a full disk without root."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

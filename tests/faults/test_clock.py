@@ -1,4 +1,4 @@
-"""Clocks that are wrong: files of tomorrow, or of long ago, make nothing run again and again."""
+"""Wrong clocks: files dated in the future or long ago cause no repeated runs."""
 
 import os
 import time
@@ -11,7 +11,7 @@ DAY = 86_400
 
 
 def shift(folder: Path, seconds: float) -> None:
-    """Date all files and folders in a folder, or a file, so much from now."""
+    """Set the date of a file, or of a folder and all it contains, to so many seconds from now."""
     when = time.time() + seconds
     for path in [folder, *folder.rglob("*")]:
         if not path.is_symlink():
@@ -26,10 +26,9 @@ def shift(folder: Path, seconds: float) -> None:
     ],
     ids=["all but results", "some results"],
 )
-def test_dates_alone_make_nothing_run(
+def test_changed_dates_rerun_nothing(
     checkout: Checkout, tomorrow: list[str], long_ago: list[str]
 ) -> None:
-    """A machine whose clock is a day ahead would train everything again, at every start."""
     for name in tomorrow:
         shift(checkout.directory / name, DAY)
     for name in long_ago:
@@ -38,8 +37,7 @@ def test_dates_alone_make_nothing_run(
 
 
 @pytest.mark.slow
-def test_a_run_on_inputs_of_tomorrow_ends_and_is_done(checkout: Checkout) -> None:
-    """What is made today would be older than what it is made from, and be made again for ever."""
+def test_results_of_inputs_dated_in_the_future_are_up_to_date(checkout: Checkout) -> None:
     for name in ("inputs", "results/topic/lda", "results/models"):
         shift(checkout.directory / name, DAY)
     target = [

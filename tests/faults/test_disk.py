@@ -1,6 +1,6 @@
-"""Disks that are full or read-only: one line with file and reason, and nothing half-written.
+"""Full and read-only disks: one line with file and reason, and no half-written file.
 
-Each kind of file is written by the function that writes it in the workflow.
+Each kind of file is written by the workflow's own function.
 """
 
 import gc
@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from checkouts import ROOT
-from disks import Disk, disk, largest_file
+from disks import Disk, disk, file_size_limit
 from tokenizers import Tokenizer, models
 from trainings import OUTPUTS, PATIENCE, RUN, Training, until
 from transformers import BertConfig, BertModel
@@ -133,7 +133,7 @@ WRITERS: dict[str, tuple[str, Callable[[Path, int], None]]] = {
 }
 
 writers = pytest.mark.parametrize(("name", "write"), WRITERS.values(), ids=WRITERS)
-# of gensim's file, which cannot be closed either; a job is silent about it
+# gensim's file cannot be closed either; a job suppresses the message
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -154,24 +154,25 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @writers
-def test_a_full_disk_is_told_and_the_older_file_is_kept(
+def test_a_full_disk_is_reported_and_the_older_file_is_kept(
     small_disk: Disk, name: str, write: Callable[[Path, int], None]
 ) -> None:
-    """Hours of work would end in a riddle, and half a file pass for the whole one."""
-    assert_told(small_disk.folder, name, write, FULL[0])
+    assert_reported(small_disk.folder, name, write, FULL[0])
 
 
 @writers
-def test_a_limit_on_files_is_told_and_the_older_file_is_kept(
+def test_a_file_size_limit_is_reported_and_the_older_file_is_kept(
     tmp_path: Path, name: str, write: Callable[[Path, int], None]
 ) -> None:
-    """As for a full disk, which this stands for where no small disk can be had."""
-    with largest_file(ROOM):
-        assert_told(tmp_path, name, write, FULL[1])
+    """Unlike a small disk, a limit needs no root."""
+    with file_size_limit(ROOM):
+        assert_reported(tmp_path, name, write, FULL[1])
 
 
-def assert_told(folder: Path, name: str, write: Callable[[Path, int], None], reason: str) -> None:
-    """What does not fit is named, and the file before it is there as if nothing had been tried."""
+def assert_reported(
+    folder: Path, name: str, write: Callable[[Path, int], None], reason: str
+) -> None:
+    """The error names the file, and the older file is unchanged."""
     write(folder, SMALL)
     before = contents(folder)
     assert before
@@ -180,15 +181,15 @@ def assert_told(folder: Path, name: str, write: Callable[[Path, int], None], rea
     plt.close("all")
     assert str(caught.value) == f"{folder / name}: cannot be written: {reason}"
     del caught
-    gc.collect()  # gensim's file, while its complaint is expected
+    gc.collect()  # gensim's file, while its warning is filtered
     after = contents(folder)
-    # of a figure's two files, the first may be the new one: each is whole
+    # the first of a figure's two files may be the new one: each is complete
     assert before.keys() == after.keys()
     assert after | {"a.png": b""} == before | {"a.png": b""}
 
 
 @pytest.mark.parametrize(
-    ("place", "reason"),
+    ("name", "reason"),
     [
         ("folder", "Is a directory"),
         ("file/a.json", "{folder}/file: File exists"),
@@ -196,8 +197,7 @@ def assert_told(folder: Path, name: str, write: Callable[[Path, int], None], rea
     ],
     ids=["a folder", "in a file", "a long name"],
 )
-def test_what_stands_in_the_way_of_a_file_is_told(tmp_path: Path, place: str, reason: str) -> None:
-    """A result that somebody has moved or renamed would end in a traceback."""
+def test_a_path_that_cannot_be_a_file_is_reported(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     for write in (
@@ -205,21 +205,21 @@ def test_what_stands_in_the_way_of_a_file_is_told(tmp_path: Path, place: str, re
         lambda path: artifacts.write_tensors(path, {"w": np.ones(1)}),
     ):
         with pytest.raises(UnwritableArtifact) as caught:
-            write(tmp_path / place)
-        line = f"{tmp_path / place}: cannot be written: {reason.format(folder=tmp_path)}"
+            write(tmp_path / name)
+        line = f"{tmp_path / name}: cannot be written: {reason.format(folder=tmp_path)}"
         assert str(caught.value) == line
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
 
 
-def test_an_error_in_reading_is_not_taken_for_one_in_writing(tmp_path: Path) -> None:
-    """A result would be blamed for the text that is missing."""
+def test_an_error_of_another_file_passes_unchanged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), artifacts.writing(tmp_path / "a.txt") as path:
         path.write_text((tmp_path / "none.txt").read_text())
     assert not list(tmp_path.iterdir())
 
 
-def test_a_finished_training_that_cannot_be_kept_is_told(small_disk: Disk, tmp_path: Path) -> None:
-    """The copy that saves the training from the workflow manager would be half a copy."""
+def test_a_disk_without_room_for_a_finished_training_keeps_its_state(
+    small_disk: Disk, tmp_path: Path
+) -> None:
     output = tmp_path / "weights.safetensors"
     artifacts.write_tensors(output, {"w": np.zeros(LARGE)})
     folder = small_disk.folder / "run"
@@ -237,7 +237,7 @@ def test_a_finished_training_that_cannot_be_kept_is_told(small_disk: Disk, tmp_p
 
 @pytest.fixture
 def on_small_disk(tmp_path: Path, uninterrupted: Training) -> Iterator[tuple[Training, Disk]]:
-    """A training on a disk of its own, which has everything that snakemake writes too."""
+    """A training whose folder, with all that Snakemake writes, is on a small disk."""
     with disk(tmp_path / "small", "16m") as made:
         training = Training(made.folder)
         training.take_corpus(uninterrupted)
@@ -248,10 +248,10 @@ def lines_with(text: str, printed: str) -> list[str]:
     return [line for line in printed.splitlines() if text in line]
 
 
-def test_a_training_whose_disk_fills_up_goes_on_when_there_is_room(
+def test_a_training_whose_disk_fills_up_continues_when_there_is_room(
     on_small_disk: tuple[Training, Disk], uninterrupted: Training
 ) -> None:
-    """A night's training would be lost, or the log be on the full disk too and say nothing."""
+    """The log is on the full disk too."""
     training, made = on_small_disk
     snakemake = training.start()
     until(lambda: training.step > 20 or snakemake.poll() is not None, "steps are saved")
@@ -269,8 +269,7 @@ def test_a_training_whose_disk_fills_up_goes_on_when_there_is_room(
     assert training.outputs() == uninterrupted.outputs()
 
 
-def test_a_read_only_folder_is_told(on_small_disk: tuple[Training, Disk]) -> None:
-    """Who looks at another's results would get a traceback of Snakemake's own files."""
+def test_a_read_only_folder_is_reported(on_small_disk: tuple[Training, Disk]) -> None:
     training, made = on_small_disk
     made.remount("ro")
     line = f"{made.folder} is read-only: run in another folder, or name one with --directory"
@@ -281,10 +280,9 @@ def test_a_read_only_folder_is_told(on_small_disk: tuple[Training, Disk]) -> Non
 
 
 @pytest.mark.slow
-def test_read_only_results_are_told_if_they_have_to_change(
+def test_read_only_results_allow_a_plan_and_refuse_a_run(
     tmp_path: Path, uninterrupted: Training
 ) -> None:
-    """Results on a disk that cannot be written would not even be looked at."""
     training = Training(tmp_path / "training")
     with disk(training.folder / "results", "16m") as made:
         training.take_corpus(uninterrupted)
@@ -310,7 +308,7 @@ job.run(main, globals())
 
 
 def ended(log: Path, body: str) -> str:
-    """What a job prints on the terminal that ends with status 1."""
+    """What a failed job prints on the terminal."""
     program = JOB.format(log=log, body=body)
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
@@ -319,22 +317,19 @@ def ended(log: Path, body: str) -> str:
     return done.stderr
 
 
-def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """The reason of the failure would be a traceback of the logging itself."""
+def test_a_log_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "logs").touch()
     log = tmp_path / "logs/train.log"
     assert ended(log, "1 / 0") == f"{log}: the log cannot be written: File exists\n"
 
 
-def test_what_a_full_log_has_no_room_for_is_on_the_terminal() -> None:
-    """A disk with results and logs would fill up and say nothing."""
+def test_errors_go_to_the_terminal_if_the_log_is_full() -> None:
     body = "job.artifacts.write_json('/dev/full/a.json', [])"
     line = "/dev/full/a.json: cannot be written: "
     assert ended(Path("/dev/full"), body).startswith(line)
 
 
-def test_files_that_cannot_be_closed_add_nothing(tmp_path: Path) -> None:
-    """The line that says why would be followed by a library's traceback."""
+def test_a_file_that_cannot_be_closed_prints_no_traceback(tmp_path: Path) -> None:
     bags = tmp_path / "bags.mm"
     body = (
         f"import resource; from pathlib import Path; from scripts.anatomy.text import lda;"
@@ -346,8 +341,7 @@ def test_files_that_cannot_be_closed_add_nothing(tmp_path: Path) -> None:
     assert "Traceback" not in printed
 
 
-def test_a_training_whose_lock_cannot_be_made_is_told(tmp_path: Path) -> None:
-    """A folder of somebody else's would end in a traceback of the lock's library."""
+def test_a_lock_of_a_training_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     with pytest.raises(UnwritableArtifact) as caught, RunState(tmp_path / "run/.state", "x"):
         pass
@@ -355,10 +349,10 @@ def test_a_training_whose_lock_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert str(caught.value) == f"{state}/lock: cannot be written: {state}: Not a directory"
 
 
-def test_a_lease_that_cannot_be_taken_is_told(tmp_path: Path) -> None:
-    """On a machine with GPUs all jobs would end in a traceback of the lock's library."""
+def test_a_lock_of_a_lease_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "leases").touch()
-    lease = gpu_lease.lease("cuda", gpus_granted=1, folder=tmp_path / "leases/mine", device_count=2)
+    folder = tmp_path / "leases/mine"
+    lease = gpu_lease.lease("cuda", gpus_allocated=1, folder=folder, device_count=2)
     with pytest.raises(gpu_lease.LocksUnusable) as caught, lease:
         pass
     assert str(caught.value) == f"no GPU can be leased: {tmp_path}/leases/mine: Not a directory"

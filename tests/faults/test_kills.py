@@ -1,7 +1,7 @@
-"""A workflow that is killed at any moment, again and again, ends with the results of any other.
+"""A workflow that is killed repeatedly has the same results as an undisturbed one, bit for bit.
 
-They are compared bit for bit, after every kill what is there by then. Every kill is of all
-processes at once, as when the power goes. The moments are random; a failure prints the seed.
+After every kill, the existing results are compared. Every kill is of all processes, as in a power
+cut. The moments are random; a failure prints the seed.
 """
 
 import os
@@ -24,10 +24,10 @@ def killed_until_finished(
     project: Checkout, target: list[str], *, like: Path, kills: int, seconds: float, lost: str,
     seed: int,
 ) -> None:  # fmt: skip
-    """Run a project, killed so many times, and once to the end.
+    """Run a project with so many kills, and then to the end.
 
-    Whatever is there after a kill is compared with the results in `like`, an undisturbed run that
-    took so many seconds. A run that is faster than its kill loses one of the folders `lost`.
+    After each kill the results are compared with those in `like`, an undisturbed run that took
+    `seconds`. A run that ends before its kill loses a random one of the folders `lost`.
     """
     rng = random.Random(seed)
     print(f"seed {seed}")
@@ -38,23 +38,22 @@ def killed_until_finished(
         share = seconds * missing / wanted / (kills - kill)
         patience = rng.uniform(START / 2, START + 2 * share)
         killed = killed_after(patience, project.command("--", *target), project.directory)
-        found = compared(project.path(""))
-        missing = len(expected.keys() - found.keys())
+        made = compared(project.path(""))
+        missing = len(expected.keys() - made.keys())
         print(f"kill {kill + 1} after {patience:.1f} s: {missing} of {wanted} files are missing")
-        assert_like({name: expected.get(name) for name in found}, found)
+        assert_like({name: expected.get(name) for name in made}, made)
         if killed:
             kill += 1
             project.snakemake("--unlock")
         else:
             shutil.rmtree(rng.choice(sorted(project.path("").glob(lost))))
     project.snakemake("--", *target)
-    found = compared(project.path(""))
-    assert_like(expected, found)
+    assert_like(expected, compared(project.path("")))
     assert "Nothing to be done" in project.snakemake("--", *target)
 
 
 def killed_after(seconds: float, command: list[str | Path], folder: Path) -> bool:
-    """Run a command and kill it, and all that it has started; False if it ended before."""
+    """Run a command and kill it with its children; return False if it ended before."""
     printed = folder / "printed.txt"
     with printed.open("w") as file:
         process = subprocess.Popen(
@@ -72,7 +71,7 @@ def killed_after(seconds: float, command: list[str | Path], folder: Path) -> boo
 
 
 def group_lives(group: int) -> bool:
-    """Whether a process of a group is left."""
+    """Return whether any process of a group exists."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -81,7 +80,6 @@ def group_lives(group: int) -> bool:
 
 
 def test_trainings_and_measurements_killed_at_random(checkout: Checkout, finished: Path) -> None:
-    """Files that only look finished would be taken for results."""
     variants = sorted(checkout.path("topic/lda").glob("*_squared"))
     assert len(variants) == 2
     target = [
@@ -99,7 +97,6 @@ def test_trainings_and_measurements_killed_at_random(checkout: Checkout, finishe
 
 @pytest.mark.slow
 def test_the_smoke_run_killed_at_twenty_random_moments(tmp_path: Path) -> None:
-    """Who shares a machine, or a queue, would have to watch over every run."""
     undisturbed, killed = (smoke(tmp_path / name) for name in ("undisturbed", "killed"))
     started = time.monotonic()
     undisturbed.snakemake(timeout=3600)
@@ -111,7 +108,7 @@ def test_the_smoke_run_killed_at_twenty_random_moments(tmp_path: Path) -> None:
 
 
 def smoke(folder: Path) -> Checkout:
-    """An empty folder for the results of config/smoke.yaml."""
+    """Return a project in an empty folder, configured by config/smoke.yaml."""
     project = Checkout(ROOT, folder)
     project.overlay = SMOKE
     return project

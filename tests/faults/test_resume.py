@@ -1,6 +1,6 @@
-"""A training that is killed and started again ends as if nothing had happened, bit for bit.
+"""A training that is killed and started again has the same bits as an uninterrupted one.
 
-Where the training is killed is left to chance: no step may matter.
+Each training is killed at a random step.
 """
 
 import os
@@ -17,8 +17,7 @@ from trainings import (
 )
 
 
-def test_everything_killed(training: Training, uninterrupted: Training) -> None:
-    """A power cut, or a batch system without patience, would cost the training so far."""
+def test_snakemake_and_job_killed(training: Training, uninterrupted: Training) -> None:
     snakemake, job = suspended_at_a_random_step(training)
     for process in (snakemake, job):
         process.kill()
@@ -26,15 +25,16 @@ def test_everything_killed(training: Training, uninterrupted: Training) -> None:
     until(lambda: not alive(job), "the job is dead")
     stopped_at = training.step
     assert training.start().wait(PATIENCE) == 1
-    assert "--unlock" in training.printed  # Snakemake says what to do
+    assert "--unlock" in training.printed
     training.unlock()
     training.finish()
     assert f"going on from step {stopped_at}" in training.log
     assert training.outputs() == uninterrupted.outputs()
 
 
-def test_snakemake_killed_and_its_job_lives_on(training: Training, uninterrupted: Training) -> None:
-    """The orphan and the new job would write the same files in turn."""
+def test_snakemake_killed_while_its_job_runs_on(
+    training: Training, uninterrupted: Training
+) -> None:
     snakemake, orphan = suspended_at_a_random_step(training)
     snakemake.kill()
     snakemake.wait(PATIENCE)
@@ -45,12 +45,14 @@ def test_snakemake_killed_and_its_job_lives_on(training: Training, uninterrupted
     orphan.resume()
     assert snakemake.wait(PATIENCE) == 0, training.printed
     assert not alive(orphan)
-    assert "going on" not in training.log and "steps/s" not in training.log  # nothing done twice
+    assert (
+        "going on" not in training.log and "steps/s" not in training.log
+    )  # nothing is trained twice
     assert training.outputs() == uninterrupted.outputs()
 
 
 def test_job_terminated(training: Training, uninterrupted: Training) -> None:
-    """A time limit of SLURM, which sends SIGTERM, would cost what was not saved yet."""
+    """SLURM sends SIGTERM at the time limit."""
     snakemake, job = suspended_at_a_random_step(training)
     job.terminate()
     job.resume()
@@ -64,7 +66,6 @@ def test_job_terminated(training: Training, uninterrupted: Training) -> None:
 
 
 def test_interrupted_from_the_keyboard(training: Training, uninterrupted: Training) -> None:
-    """Ctrl-C, to use the machine for something else, would cost the training so far."""
     snakemake, job = suspended_at_a_random_step(training)
     os.killpg(snakemake.pid, signal.SIGINT)  # a terminal sends it to all processes
     job.resume()
@@ -80,9 +81,9 @@ def test_interrupted_from_the_keyboard(training: Training, uninterrupted: Traini
 def test_a_job_that_ran_out_of_memory_gets_more(
     training: Training, uninterrupted: Training
 ) -> None:
-    """The system's killer would end the run, or the job be killed again for the same reason."""
+    """With --retries, a killed job starts again with twice the memory and continues."""
     snakemake, job = suspended_at_a_random_step(training, "--retries", "2")
-    job.kill()  # the job alone, as the killer does
+    job.kill()  # the job alone, as the out-of-memory killer does
     assert snakemake.wait(PATIENCE) == 0, training.printed
     assert "Trying to restart job" in training.printed
     assert "going on from step " in training.log
@@ -90,8 +91,7 @@ def test_a_job_that_ran_out_of_memory_gets_more(
     assert training.memory() == 2 * uninterrupted.memory()
 
 
-def test_a_second_snakemake_is_turned_away(training: Training, uninterrupted: Training) -> None:
-    """Two would write the same files in turn."""
+def test_a_second_snakemake_is_refused(training: Training, uninterrupted: Training) -> None:
     first, job = suspended_at_a_random_step(training)
     second = Training(training.folder, "second.txt")
     assert second.start().wait(PATIENCE) == 1

@@ -1,6 +1,6 @@
-"""Every script that trains survives SIGTERM: it saves its state, and the next run goes on.
+"""Every script that trains saves its state on SIGTERM, and its next run continues.
 
-Each is stopped within its first training, in the test's own process.
+Each script is stopped within its first training, in the test's own process.
 """
 
 import importlib
@@ -35,7 +35,7 @@ ARTIFACTS = [
 
 @pytest.fixture(scope="module")
 def project(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with finished results, and one grid to be trained."""
+    """A project with finished results and one grid that has not been trained."""
     folder = tmp_path_factory.mktemp("project") / "checkout"
     Checkout(copied(finished, folder, results=True)).configure(**GRID)
     return folder
@@ -43,7 +43,7 @@ def project(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def workflow(project: Path) -> Iterator[Any]:
-    """Its rules."""
+    """Its workflow, with the rules loaded."""
     before = Path.cwd()
     os.chdir(project)
     with job._workflow({}, ["mine.yaml"]) as loaded:
@@ -52,7 +52,7 @@ def workflow(project: Path) -> Iterator[Any]:
 
 
 def stopped_at_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets SIGTERM come after the first step of a training."""
+    """Send SIGTERM after every step of a training."""
     update = training._Progress.update
 
     def terminated(progress: training._Progress, step: int, *rest: Any) -> None:
@@ -63,11 +63,10 @@ def stopped_at_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("artifact", ARTIFACTS)
-def test_a_training_that_is_terminated_goes_on(
+def test_a_terminated_training_continues(
     artifact: str, project: Path, workflow: Any, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """A cluster that needs the node for somebody else would cost all that was trained there."""
     monkeypatch.chdir(project)
     caplog.set_level(logging.INFO)
     rule = job._producer(f"results/{artifact}", workflow)
@@ -75,7 +74,7 @@ def test_a_training_that_is_terminated_goes_on(
     outputs = [Path(path) for path in todo.output]
     script = importlib.import_module(f"scripts.{'.'.join(Path(rule.script).parts[-2:])[:-3]}")
     if not outputs[0].exists():
-        script.main(todo)  # the grid, which the finished project has not
+        script.main(todo)  # the grid
     undisturbed = [bits(path) for path in outputs]
     for path in outputs:
         path.unlink()

@@ -1,4 +1,4 @@
-"""Jobs take their own device slots, whatever happens to the others."""
+"""Each job leases a device slot of its own, whatever happens to other jobs."""
 
 import ast
 import os
@@ -24,7 +24,7 @@ from pathlib import Path
 from scripts.anatomy.gpu_lease import lease
 
 folder, jobs_per_device, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-options = dict(gpus_granted=1, jobs_per_device=jobs_per_device, folder=folder, device_count=2)
+options = dict(gpus_allocated=1, jobs_per_device=jobs_per_device, folder=folder, device_count=2)
 with lease("auto", **options) as device:
     start = time.monotonic()
     print(device, start, flush=True)
@@ -38,15 +38,15 @@ Lease = Callable[..., AbstractContextManager[str]]
 
 @pytest.fixture(autouse=True)
 def no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests decide what the environment says, wherever they run."""
+    """Remove the variables of schedulers; tests set their own."""
     for name in ("SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def take(tmp_path: Path) -> Lease:
-    """A lease of one of two pretended devices that does not wait."""
-    return partial(lease, "auto", gpus_granted=1, folder=tmp_path, device_count=2, timeout=0)
+    """A lease of one of two simulated devices that does not wait."""
+    return partial(lease, "auto", gpus_allocated=1, folder=tmp_path, device_count=2, timeout=0)
 
 
 def start_job(folder: Path, jobs_per_device: int, seconds: float) -> subprocess.Popen[str]:
@@ -58,7 +58,7 @@ def start_job(folder: Path, jobs_per_device: int, seconds: float) -> subprocess.
 
 
 @pytest.mark.parametrize(
-    ("setting", "granted", "count", "kind"),
+    ("setting", "allocated", "count", "kind"),
     [
         ("auto", 1, 2, "cuda"),
         ("auto", 1, 0, "cpu"),
@@ -69,34 +69,36 @@ def start_job(folder: Path, jobs_per_device: int, seconds: float) -> subprocess.
         ("cuda", 0, 0, "cpu"),
     ],
 )
-def test_choice(
+def test_the_kind_of_device(
     monkeypatch: pytest.MonkeyPatch,
     setting: gpu_lease.DeviceSetting,
-    granted: int,
+    allocated: int,
     count: int,
     kind: str,
 ) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert choose(setting, gpus_granted=granted, device_count=count) == kind
+    assert choose(setting, gpus_allocated=allocated, device_count=count) == kind
 
 
-def test_an_absent_device_is_one_clear_error(take: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_that_is_absent_or_unknown_is_refused(
+    take: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     for setting, count in (("cuda", 0), ("mps", None)):
-        with pytest.raises(DeviceMissing, match=f"^{setting} was asked for"):
-            choose(setting, gpus_granted=1, device_count=count)
+        with pytest.raises(DeviceMissing, match=f"^{setting} is requested"):
+            choose(setting, gpus_allocated=1, device_count=count)
     with (
         pytest.raises(DeviceMissing),
-        lease("cuda", gpus_granted=1, device_count=0),
+        lease("cuda", gpus_allocated=1, device_count=0),
     ):
         pass
-    with pytest.raises(ValueError, match="'gpu' is not one of auto, cpu, cuda, mps"):
-        choose("gpu", gpus_granted=1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="auto, cpu, cuda, mps, got 'gpu'"):
+        choose("gpu", gpus_allocated=1)  # type: ignore[arg-type]
 
 
 def test_mps_is_one_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    again = partial(lease, gpus_granted=1, folder=tmp_path, device_count=0, timeout=0)
+    again = partial(lease, gpus_allocated=1, folder=tmp_path, device_count=0, timeout=0)
     with again("auto") as device, pytest.raises(TimeoutError), again("mps"):
         pass
     assert device == "mps"
@@ -105,7 +107,8 @@ def test_mps_is_one_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_cpu_needs_no_lease_and_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from scripts.anatomy.gpu_lease import lease\n"
-        f"with lease('auto', gpus_granted=0, folder=Path({str(tmp_path / 'locks')!r})) as device:\n"
+        f"locks = Path({str(tmp_path / 'locks')!r})\n"
+        "with lease('auto', gpus_allocated=0, folder=locks) as device:\n"
         "    assert device == 'cpu' and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
@@ -116,9 +119,7 @@ def test_the_cpu_needs_no_lease_and_no_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs_per_device", [1, 4])
-def test_eight_jobs_never_hold_more_than_two_devices_allow(
-    tmp_path: Path, jobs_per_device: int
-) -> None:
+def test_eight_jobs_share_two_devices(tmp_path: Path, jobs_per_device: int) -> None:
     jobs = [start_job(tmp_path, jobs_per_device, 0.3) for _ in range(8)]
     outputs = [job.communicate(timeout=30)[0].split() for job in jobs]
     assert all(job.returncode == 0 for job in jobs)
@@ -163,7 +164,7 @@ def test_the_least_loaded_device_comes_first(take: Lease) -> None:
             assert [one, two, three] == ["cuda:0", "cuda:0", "cuda:0"]
 
 
-def test_a_waiting_job_says_so_once_and_then_gives_up(
+def test_a_waiting_job_logs_one_line_and_times_out(
     take: Lease, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_lease, "_SECONDS_BETWEEN_TRIES", 0.01)
@@ -175,8 +176,7 @@ def test_a_waiting_job_says_so_once_and_then_gives_up(
     ]
 
 
-def test_the_slots_can_be_lifted_out() -> None:
-    """Who wants GPU ids for another workflow would have to take ours with them."""
+def test_the_module_imports_nothing_of_this_project() -> None:
     tree = ast.parse(Path(gpu_lease.__file__).read_text(encoding="utf-8"))
     imported = {
         name.split(".")[0]
@@ -192,21 +192,24 @@ def test_the_slots_can_be_lifted_out() -> None:
     assert imported - sys.stdlib_module_names == {"filelock", "torch"}
 
 
-# --- what the environment says ------------------------------------------------------------------
+# --- environment variables ----------------------------------------------------------------------
 
 
-def test_slurms_own_assignment_wins(take: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job would wait for, or take, a card that SLURM gave to somebody else."""
+def test_only_devices_that_slurm_assigned_are_leased(
+    take: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with take(device_count=1) as one:
-        monkeypatch.setenv("SLURM_JOB_ID", "8")  # whose card 3 is another, or shared on purpose
+        monkeypatch.setenv("SLURM_JOB_ID", "8")  # whose card 3 is another one, or shared on purpose
         with take(device_count=1) as other:
             assert one == other == "cuda:0"  # what torch calls the only card that it sees
 
 
-def test_jobs_in_one_allocation_share_it_out(take: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when grouped jobs, or a whole Snakemake, run inside one SLURM job."""
+def test_jobs_of_one_allocation_share_its_devices(
+    take: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Grouped jobs, or a whole Snakemake, may run inside one SLURM job."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     with take(device_count=1), pytest.raises(TimeoutError), take(device_count=1):
@@ -219,7 +222,7 @@ def test_jobs_in_one_allocation_share_it_out(take: Lease, monkeypatch: pytest.Mo
             assert elsewhere == "cuda:0"
 
 
-def test_a_card_is_the_same_under_another_number(
+def test_the_locks_of_a_card_do_not_depend_on_its_number(
     take: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with take() as device:
@@ -233,6 +236,6 @@ def test_a_card_is_the_same_under_another_number(
             assert slice_of_a_card == "cuda:0"
 
 
-def test_the_default_folder_is_of_this_machine_and_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_is_local_and_per_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_lease.tempfile, "gettempdir", lambda: "/somewhere")
     assert gpu_lease._default_folder() == Path(f"/somewhere/gpu-leases-{os.getuid()}")

@@ -1,4 +1,4 @@
-"""What can be known of a task's values without following the chain: the baseline of accuracies."""
+"""Compute the counting baseline of a task: the best accuracy without following the chain."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ SAMPLED_GRAPHS = 20_000  # where each sentence has a graph of its own
 
 
 def main(snakemake: Any) -> None:
-    """Compute the row of the table."""
+    """Write the accuracy at each position, with its standard error."""
     with job.config_errors(f"lego.tasks.{snakemake.wildcards.task}"):
         task = tasks.Task.from_settings(TaskSettings.model_validate(snakemake.params.task))
     rng = seeding.numpy_generator(0, "bag")

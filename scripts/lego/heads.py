@@ -1,4 +1,4 @@
-"""Look for association and manipulation heads in a pretrained model, before it has seen LEGO.
+"""Score association and manipulation heads of a pretrained model, before any training on LEGO.
 
 Sentences are those of the published task in the model's own tokens. Scores are against the same
 architecture at random weights; the maps of one sentence in chain order are kept for the pictures.
@@ -60,7 +60,7 @@ def main(snakemake: Any) -> None:
 
 
 def _readable(model: PreTrainedModel, device: str) -> LibraryTransformer:
-    """The model as one that gives maps (its classifier is not used)."""
+    """Return the model with an interface that returns maps; its classifier is not used."""
     generator = seeding.torch_generator(0, "classifier")
     return LibraryTransformer(model, classes=1, generator=generator).to(device).eval()
 
@@ -68,7 +68,7 @@ def _readable(model: PreTrainedModel, device: str) -> LibraryTransformer:
 def _scores(
     model: PreTrainedModel, batch: tasks.Batch, layout: tasks.Layout, device: str
 ) -> pd.DataFrame:
-    """A row a head."""
+    """Return a table with one row per head."""
     tokens = torch.from_numpy(batch.tokens)
     letters = torch.from_numpy(layout.ids(layout.letters).astype(np.int64)).to(device)
     maps = probes.attention_maps(_readable(model, device), tokens.to(device))
@@ -88,7 +88,7 @@ def _scores(
 
 
 def _summary(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """The best heads, and how many are clear, of the trained model and of each control."""
+    """Return the best scores and the numbers of clear heads, of the model and its controls."""
     found: dict[str, dict[str, Any]] = {}
     for weights, rows in table.groupby("weights"):
         of_seeds = rows.groupby("seed")

@@ -1,4 +1,4 @@
-"""What a trained model knows: accuracies, shortcuts, the layer that resolves each variable."""
+"""Measure trained models: accuracies, shortcuts, layer probes, heads."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from scripts.anatomy.lego.settings import LegoVariantSettings, ProbingSettings, 
 
 
 def main(snakemake: Any) -> None:
-    """Measure every seed."""
+    """Write the record of every seed."""
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
     variant = LegoVariantSettings.model_validate(params.variant)
     task_settings = TaskSettings.model_validate(params.task)

@@ -1,7 +1,6 @@
-"""Draw accuracy by chain position over training, one panel a variant.
+"""Draw accuracy by chain position over training, one panel per variant.
 
-Dashed: positions that were never supervised. Dotted: what counting the sentence's operators and
-literals tells about a position, the baseline of its curve.
+Dashed curves are unsupervised positions. Dotted lines are the counting baseline of each position.
 """
 
 from typing import Any
@@ -18,7 +17,7 @@ COLUMNS = 3
 
 
 def main(snakemake: Any) -> None:
-    """Bands reach over the seeds."""
+    """Draw the panels; bands show the spread over seeds."""
     figures.style()
     variants, inp = snakemake.params.variants, snakemake.input
     histories = figures.by_variant(variants, inp.history)

@@ -10,12 +10,12 @@ from scripts.anatomy import artifacts, figures
 
 SCORES = {
     "association_on_variables": "association: attention on the same letter",
-    "manipulation": "manipulation: attention within two places",
+    "manipulation": "manipulation: attention within two positions",
 }
 
 
 def main(snakemake: Any) -> None:
-    """A row a model: both scores, trained and at random weights."""
+    """Draw one row per model: both scores, trained and at random weights."""
     figures.style()
     models = list(zip(snakemake.params.models, snakemake.input.heads, strict=True))
     figure, axes = plt.subplots(

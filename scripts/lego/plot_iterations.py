@@ -1,7 +1,7 @@
 """Draw tied models that are tested with more or fewer layers than they were trained with.
 
-Accuracy by chain position and number of times that the layer is applied, mean over the seeds. The
-white line is the depth of training.
+Accuracy by chain position and number of applications of the layer, mean over seeds. White lines
+mark the depth of training.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from scripts.anatomy import artifacts, figures
 
 
 def main(snakemake: Any) -> None:
-    """A panel a variant."""
+    """Draw one panel per variant."""
     figures.style()
     measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, axes = plt.subplots(

@@ -16,7 +16,7 @@ PANELS = {"association_on_variables": "association", "manipulation": "manipulati
 
 
 def main(snakemake: Any) -> None:
-    """Two maps large, all of them small."""
+    """Draw two large maps above small ones of all heads."""
     figures.style()
     maps = artifacts.read_tensors(snakemake.input.maps[0])["maps"]
     words = artifacts.read_metadata(snakemake.input.maps[0])["words"].split(" ")

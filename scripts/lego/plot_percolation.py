@@ -1,4 +1,4 @@
-"""Draw how information percolates: accuracy of linear probes by layer and chain position."""
+"""Draw the percolation of information: accuracy of linear probes by layer and chain position."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from scripts.anatomy import artifacts, figures
 
 
 def main(snakemake: Any) -> None:
-    """One panel a variant, mean over the seeds; the line is where a variable is resolved."""
+    """Draw one panel per variant, mean over seeds; the line is the layer that resolves."""
     figures.style()
     measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, axes = plt.subplots(

@@ -1,7 +1,7 @@
-"""Draw final accuracy along the graph, a line a variant: graphs or depths compared.
+"""Draw final accuracy along the graph, one line per variant, for several graphs or depths.
 
-Positions are steps from the root, on a chain the chain position. Whiskers are 95 % intervals over
-seeds. Dotted: what counting tells, of each task among the variants. Open points: never supervised.
+Positions are steps from the root; on a chain they are chain positions. Whiskers are 95 % intervals
+over seeds. Dotted lines are the counting baseline of each task. Open points are unsupervised.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from scripts.anatomy.statistics import mean_interval
 
 
 def main(snakemake: Any) -> None:
-    """All variants in one panel."""
+    """Draw all variants in one panel."""
     figures.style()
     measured = figures.by_variant(snakemake.params.variants, snakemake.input.metrics)
     figure, ax = plt.subplots(figsize=(9, 4.6))

@@ -1,8 +1,8 @@
 """Draw the counting shortcut and what prevents it.
 
-Left: how often the last variable of a chain is predicted as counting would, where counting is wrong
-in half of the cases (1: always counts, 0.5: never). Right: accuracy at that variable (where the
-chain is cut there is none).
+Left: agreement of the last variable's prediction with counting, where counting is wrong in half of
+the cases (1: always counts, 0.5: never). Right: accuracy at that variable, undefined where the
+chain is cut.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ TESTS = {
 
 
 def main(snakemake: Any) -> None:
-    """One row a variant."""
+    """Draw one row per variant."""
     figures.style()
     records = {
         figures.words(variant): [artifacts.read_json(path).get("shortcut", {}) for path in paths]

@@ -1,4 +1,4 @@
-"""Draw the task: a sentence with its dependency graph, and what counting tells by position."""
+"""Draw the task: a sentence with its dependency graph, and the counting baselines by position."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ CLAUSES = 6
 
 
 def main(snakemake: Any) -> None:
-    """The example on top, the baselines below."""
+    """Draw the example above the baselines."""
     figures.style()
     figure, (upper, lower) = plt.subplots(2, 1, figsize=(12, 7), height_ratios=[1, 1.4])
     _sentence(upper)
@@ -23,12 +23,12 @@ def main(snakemake: Any) -> None:
     ):
         accuracy = artifacts.read_json(path)["accuracy"]
         group = settings["group"]
-        if not isinstance(group, str):  # a table of the user's own
+        if not isinstance(group, str):  # a table in the configuration
             group = figures.plain(" ".join(group["names"]))
         label = f"{figures.words(name)} ({group}, n = {settings['n']})"
         lower.plot(accuracy, marker="o", label=label, color=colour)
     lower.set(
-        title="What counting alone tells",
+        title="Counting baseline",
         xlabel="chain position",
         ylabel="best accuracy by counting",
     )
@@ -37,7 +37,7 @@ def main(snakemake: Any) -> None:
 
 
 def _sentence(ax: plt.Axes) -> None:
-    """One shuffled sentence of signs: clauses as boxes, arrows from what is defined to its use."""
+    """Draw a shuffled sentence of signs: clauses as boxes, arrows from a variable to its use."""
     group = groups.built_in("z2")
     layout = tasks.layout(group, tasks.alphabet(26), form="compact")
     task = tasks.Task(group, layout, graphs.path(CLAUSES), CLAUSES)

@@ -12,7 +12,7 @@ from scripts.anatomy.lego.settings import LegoVariantSettings, TaskSettings
 
 
 def main(snakemake: Any) -> None:
-    """Train, and write the three files."""
+    """Train, and write weights, learning curves and a record."""
     params = snakemake.params
     variant = LegoVariantSettings.model_validate(params.variant)
     for training in job.trainings(snakemake):

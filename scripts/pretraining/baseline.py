@@ -1,4 +1,4 @@
-"""What can be known of a masked token without its context: the lines that models have to beat."""
+"""Compute the baselines of a masked token without its context."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from scripts.anatomy.pretraining.settings import PretrainingMaskingSettings
 
 
 def main(snakemake: Any) -> None:
-    """Count the training text, and guess on the rows that models are measured on."""
+    """Count the tokens of the training text, and write the losses on the validation rows."""
     params, inp = snakemake.params, snakemake.input
     choice = PretrainingMaskingSettings.model_validate(params.masking)
     text = data.load(inp, choice)

@@ -1,7 +1,7 @@
-"""Measure what the variants' heads cost: parameters, operations, time and memory, beside base.
+"""Measure the cost of the variants' heads: parameters, operations, time and memory, beside base.
 
-Operations are counted by torch and do not depend on the machine. Times and memory are this
-machine's, so that only their ratios are to be compared, and those were taken in turn.
+Operations are counted by torch and do not depend on the machine. Times and memory do, so compare
+only their ratios; variants are measured in turn.
 """
 
 import time
@@ -20,7 +20,7 @@ from scripts.anatomy.pretraining.settings import (
 
 
 def main(snakemake: Any) -> None:
-    """Measure at every length; the table, and the ratios for the ledger."""
+    """Write the table of all lengths, and the ratios for the ledger."""
     started = time.perf_counter()
     torch.set_num_threads(snakemake.threads)
     params, out = snakemake.params, snakemake.output

@@ -1,4 +1,4 @@
-"""Cut the corpus into tokens, once: rows to train on and rows of other documents, held out."""
+"""Pack the corpus into rows of tokens: some documents for training, others for validation."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from scripts.anatomy.text.settings import TextCorpusSettings
 
 
 def main(snakemake: Any) -> None:
-    """Stream the documents into both files."""
+    """Write the documents to both files as they are read."""
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
     corpus = TypeAdapter(TextCorpusSettings).validate_python(params.corpus)
     cutter, special = tokenizer.load((Path(inp.tokenizer), Path(inp.names)))

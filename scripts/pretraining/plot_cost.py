@@ -1,4 +1,4 @@
-"""Draw what the variants cost beside base: parameters, operations, time and memory."""
+"""Draw the cost of the variants beside base: parameters, operations, time and memory."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ QUANTITIES = {"flops": "operations", "seconds": "time of a step", "bytes": "memo
 
 
 def main(snakemake: Any) -> None:
-    """A row for the attention block and one for the encoder, a panel a quantity."""
+    """Draw one row for the attention block and one for the encoder, one panel per quantity."""
     figures.style()
     table = artifacts.read_table(snakemake.input.csv)
     variants = table["variant"].nunique()
@@ -36,12 +36,12 @@ def main(snakemake: Any) -> None:
 
 
 def _bars(ax: plt.Axes, tables: dict[str | None, pd.DataFrame], column: str, title: str) -> None:
-    """A bar for every variant and table, with its number; the line is the first variant."""
+    """Draw a bar for every variant and table with its value; the line is the first variant."""
     thickness = 0.8 / len(tables)
     shifts = figures.offsets(len(tables), thickness)
     for number, (shift, (label, rows)) in enumerate(zip(shifts, tables.items(), strict=True)):
         indices = [index + shift for index in range(len(rows))]
-        # without lengths the bars are no length's colour
+        # grey, since these bars belong to no length
         colour = "0.4" if label is None else figures.PALETTE[number]
         bars = ax.barh(indices, rows[column], thickness, label=label, color=colour)
         ax.bar_label(bars, fmt="%.2f", label_type="center", fontsize=8, color="white")

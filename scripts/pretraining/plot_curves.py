@@ -1,8 +1,8 @@
-"""Draw the held-out loss while models are pretrained: against steps, operations and time.
+"""Draw the validation loss during pretraining by steps, operations and time.
 
-Operations are counted. Time is the steps times that of one step, which was taken of all variants
-in turn. Dotted: what can be known without context, by how often tokens occur, and with the token
-that stands at the masked place besides.
+Operations are counted. Time is the number of steps multiplied by the time of one step, measured for
+all variants in turn. Dotted lines are the baselines without context: token frequencies alone, and
+with the token at the masked position.
 """
 
 from typing import Any
@@ -15,11 +15,11 @@ from scripts.anatomy import artifacts, figures
 
 AXES = {"step": "step", "flops": "floating-point operations", "seconds": "seconds"}
 LINES = {"unigram": "frequencies alone", "no_context": "no context"}
-COLOURS = 4  # before they come again, dashed
+COLOURS = 4  # further variants repeat them, dashed
 
 
 def main(snakemake: Any) -> None:
-    """A curve a variant; bands reach over the seeds."""
+    """Draw one curve per variant; bands show the spread over seeds."""
     figures.style()
     inp, params = snakemake.input, snakemake.params
     histories = figures.by_variant(params.variants, inp.history)
@@ -40,17 +40,17 @@ def main(snakemake: Any) -> None:
         _lines(ax, baseline)
         ax.set(xlabel=label, xlim=(0, None))
     lowest = axes[0].get_ylim()[0]
-    # the first steps go down to the frequencies from far above
+    # the first steps start far above the frequency baseline, so they are cut off
     highest = baseline["unigram"] + 0.5
     if lowest < baseline["unigram"]:
         axes[0].set_ylim(lowest, highest)
-    axes[0].set_ylabel("held-out loss (nats)")
+    axes[0].set_ylabel("validation loss (nats)")
     figures.legend_above(axes[0], ncols=4, fontsize="small")
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 
 def _lines(ax: plt.Axes, baseline: dict[str, float]) -> None:
-    """What can be known without context."""
+    """Draw the baselines without context."""
     for name, words in LINES.items():
         ax.axhline(baseline[name], color="0.3", linewidth=1, linestyle=":")
         ax.annotate(

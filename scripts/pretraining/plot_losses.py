@@ -1,7 +1,7 @@
-"""Draw how the variants end: the loss of each less that of base, seed by seed.
+"""Draw the final loss of each variant minus that of base, seed by seed.
 
-Beside it the same over the targets that can be seen elsewhere in their row, which association
-could help with, and over those that cannot.
+The panels are over all targets, over those visible elsewhere in their row, which association could
+help with, and over the others.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ PANELS = {
 
 
 def main(snakemake: Any) -> None:
-    """A panel a kind of targets; dots are means, whiskers 95 % intervals over seeds."""
+    """Draw one panel per kind of targets; dots are means, whiskers 95 % intervals over seeds."""
     figures.style()
     variants = snakemake.params.variants
     base, *others = (
@@ -36,7 +36,7 @@ def main(snakemake: Any) -> None:
         }
         ax.axvline(0, color="0.3", linewidth=1)
         figures.dots(ax, differences, colour=figures.PALETTE[0])
-        ax.set(title=title, xlabel="loss less that of base (nats)")
+        ax.set(title=title, xlabel="loss minus that of base (nats)")
     figures.save(figure, snakemake.output.png, snakemake.output.svg)
 
 

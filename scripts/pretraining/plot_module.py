@@ -1,4 +1,4 @@
-"""Draw the LEGO attention module: what its three kinds of heads do with one example sequence.
+"""Draw the LEGO attention module, with the maps of its three kinds of heads on an example.
 
 The maps are the module's own, of random weights: a learned head's attention depends on queries and
 keys, an association head's on the tokens alone, and a convolution head's on the distance alone.
@@ -17,7 +17,7 @@ WORDS = "[CLS] the cat saw the dog and the dog saw a cat [SEP]".split()
 WINDOW = 5
 BOX = {"boxstyle": "round,pad=0.5", "edgecolor": "black", "linewidth": 1.0}
 BLUE, ORANGE, GREEN = figures.PALETTE[0], figures.PALETTE[1], figures.PALETTE[2]
-# kind, colour, what it has of its own, its operations over T places of width d
+# kind, colour, its own parts, its operations over T positions of width d
 KINDS = (
     ("learned", BLUE, "queries, keys, values", r"$6\,T\,d\,d_l + 4\,T^2 d_l$"),
     ("association", ORANGE, "values; the map is the ids'", r"$2\,T\,d\,d_a$ + sums"),
@@ -27,7 +27,7 @@ TITLES = ("a learned head", "an association head", "a convolution head")
 
 
 def main(snakemake: Any) -> None:
-    """The pathways on top, an example of each kind's map below."""
+    """Draw the pathways above an example of each kind's map."""
     figures.style()
     figure = plt.figure(figsize=(13, 9.5))
     upper, lower = figure.subfigures(2, 1, height_ratios=[1, 1.15])
@@ -38,7 +38,7 @@ def main(snakemake: Any) -> None:
 
 
 def _pathways(ax: plt.Axes) -> None:
-    """Input, one box a kind, and what joins them, from left to right."""
+    """Draw the input, one box per kind, and the output, from left to right."""
     ax.axis("off")
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.05, 1.05))
     ax.text(0.04, 0.5, "hidden states\nT × d", ha="center", va="center", bbox=_box("white"))
@@ -82,7 +82,7 @@ def _arrow(
 
 
 def _maps() -> list[np.ndarray]:
-    """A map of each kind over the example, of the module's own functions."""
+    """Return a map of each kind for the example, from the module's own functions."""
     import torch  # here, since drawings do not wait for it
 
     from scripts.anatomy import lego_attention, seeding
@@ -104,13 +104,13 @@ def _maps() -> list[np.ndarray]:
 
 
 def _map(ax: plt.Axes, title: str, weights: np.ndarray) -> None:
-    """Queries by keys, with the words."""
+    """Draw a map, queries by keys, with the words."""
     limit = np.abs(weights).max()
     image = ax.imshow(weights, cmap="RdBu_r", vmin=-limit, vmax=limit)
     indices = range(len(WORDS))
     ax.set_xticks(indices, labels=WORDS, rotation=90, fontsize=9)
     ax.set_yticks(indices, labels=WORDS, fontsize=9)
-    ax.set(title=title, xlabel="reads from (key)", ylabel="place (query)")
+    ax.set(title=title, xlabel="reads from (key)", ylabel="position (query)")
     ax.figure.colorbar(image, ax=ax, shrink=0.7, label="weight")
 
 

@@ -1,4 +1,4 @@
-"""Make the tokenizer of the pretraining study: trained on its corpus, or a pretrained model's."""
+"""Write the tokenizer of the pretraining study: trained on its corpus, or a pretrained model's."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -16,7 +16,7 @@ from scripts.anatomy.text.settings import TextCorpusSettings
 
 
 def main(snakemake: Any) -> None:
-    """Train it or take it over, and write it."""
+    """Train the tokenizer, or copy that of the model."""
     params, out = snakemake.params, snakemake.output
     choice = TokenizerSettings.model_validate(params.tokenizer)
     names = tokenizer.SPECIAL

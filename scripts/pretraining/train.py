@@ -62,7 +62,7 @@ def main(snakemake: Any) -> None:
 
 
 def _history(run: Run, flops: float) -> pd.DataFrame:
-    """The curves; `train_loss` is the mean over the steps since the point before."""
+    """Return the learning curves; `train_loss` is the mean since the previous point."""
     table = pd.DataFrame(run.evaluations)
     steps = table["step"].tolist()
     parts = [run.loss[start:end] for start, end in itertools.pairwise(steps)]
@@ -71,7 +71,7 @@ def _history(run: Run, flops: float) -> pd.DataFrame:
 
 
 def _save(model: BertForMaskedLM, weights: Path, config: Path) -> None:
-    """Write a model as its library does, the files whole or absent."""
+    """Write a model as its library does; files are complete or absent."""
     with (
         artifacts.writing(config) as new_config,
         artifacts.writing(weights) as new_weights,
@@ -83,7 +83,7 @@ def _save(model: BertForMaskedLM, weights: Path, config: Path) -> None:
 
 
 def _budget(params: Any, text: Text) -> tuple[float, int]:
-    """Operations of a step, and how many steps to take."""
+    """Return the operations of a step, and the number of steps."""
     size = SizeSettings.model_validate(params.model)
     steps, batch = params.optimisation["steps"], params.optimisation["batch"]
     own, other = (

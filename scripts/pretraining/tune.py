@@ -1,6 +1,6 @@
 """Find a variant's learning rate by short trainings with each, on the data of the first seed.
 
-All variants try the same rates for the same number of steps, so that none is favoured.
+All variants try the same rates for the same number of steps, so none is favoured.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from scripts.anatomy.training import RunState
 
 
 def main(snakemake: Any) -> None:
-    """Try every rate, and write which is best."""
+    """Try every rate, and write the best."""
     params, out = snakemake.params, snakemake.output
     text = data.load(snakemake.input, PretrainingMaskingSettings.model_validate(params.masking))
     rates = params.optimisation["learning_rates"]

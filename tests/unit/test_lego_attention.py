@@ -65,7 +65,7 @@ def output(module: MixedAttention, x: Tensor, tokens: Tensor, present: Tensor | 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sums", "map"])
 def test_association_is_the_mean_over_partners(dense: bool) -> None:
-    """Association heads would bring something else than the partners' values."""
+    """Association returns the mean of the partners' values, in both forms."""
     tokens = torch.tensor([[0, 5, 6, 5, 7, 5, 0, 6, 1]])
     values = normal(1, 9, 2)
     expected = torch.zeros_like(values)  # no partner, no special token: nothing
@@ -83,7 +83,7 @@ def test_association_is_the_mean_over_partners(dense: bool) -> None:
 @pytest.mark.parametrize("most", [3, 12, 1000], ids=["few", "some", "many tokens"])
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 def test_sums_are_exact(dtype: torch.dtype, tolerance: float, most: int, padded: bool) -> None:
-    """The form for long sequences would be another pattern, or have other gradients."""
+    """Sums over groups equal the dense map, in values and gradients."""
     tokens = ids(4, 90, most=most)
     present = lengths_to_present([90, 61, 1, 0], 90) if padded else None
     grad = normal(4, 90, 6, seed=1, dtype=dtype)
@@ -99,8 +99,8 @@ def test_sums_are_exact(dtype: torch.dtype, tolerance: float, most: int, padded:
         torch.testing.assert_close(by_sums, by_map, rtol=0, atol=tolerance)
 
 
-def test_the_form_goes_by_the_length() -> None:
-    """Long sequences would take a map of all pairs, or short ones the slower sums."""
+def test_form_by_length() -> None:
+    """Long sequences use groups, short ones the dense map, unless `dense` is set."""
     assert isinstance(associates(ids(2, SHORT)), Tensor)
     assert isinstance(associates(ids(2, SHORT + 1)), Groups)
     assert isinstance(associates(ids(2, SHORT), dense=False), Groups)
@@ -108,7 +108,7 @@ def test_the_form_goes_by_the_length() -> None:
 
 
 def test_special_tokens_and_padding_have_no_partners() -> None:
-    """All padding would associate with all padding, and every [SEP] with every other."""
+    """Special tokens and padding neither have partners nor are partners."""
     tokens = torch.tensor([[0, 4, 1, 4, 1, 4, 4]])
     present = lengths_to_present([5], 7)
     expected = torch.zeros(7, 7)
@@ -122,7 +122,7 @@ def test_special_tokens_and_padding_have_no_partners() -> None:
 
 
 def test_convolution_is_a_convolution() -> None:
-    """Convolution heads would look at the wrong offsets, or wrap around the sentence's ends."""
+    """The map of a convolution has the kernel at each offset, and zeros beyond the ends."""
     kernel = normal(2, 5, dtype=torch.float64)
     values = normal(3, LENGTH, 6, seed=1, dtype=torch.float64)
     for found in (convolve(convolution(kernel, LENGTH), values), slide(kernel, values)):
@@ -135,8 +135,8 @@ def test_convolution_is_a_convolution() -> None:
 
 
 @pytest.mark.parametrize("length", [4, 40], ids=["shorter than the window", "longer"])
-def test_a_kernel_for_each_channel(length: int) -> None:
-    """Channels would share kernels, or swap them."""
+def test_one_kernel_per_channel(length: int) -> None:
+    """Each channel is convolved with its own kernel."""
     kernel, values = normal(6, 21, dtype=torch.float64), normal(2, length, 6, dtype=torch.float64)
     expected = functional.conv1d(values.mT, kernel[:, None], padding=10, groups=6).mT
     torch.testing.assert_close(slide(kernel, values), expected)
@@ -148,8 +148,8 @@ def test_a_kernel_for_each_channel(length: int) -> None:
 @pytest.mark.parametrize("length", [7, 20, 50], ids=["filled up", "as it is", "fused"])
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize("maps", [False, True], ids=["", "maps"])
-def test_attention_is_that_of_torch(length: int, padded: bool, maps: bool) -> None:
-    """The faster products for the CPU would compute another attention."""
+def test_attention_equals_torch(length: int, padded: bool, maps: bool) -> None:
+    """Attention, its weights and its gradients equal torch's own."""
     Q, K, V = normal(3, 2, length, 12, dtype=torch.float64)
     Q = Q[:, :4]
     present = lengths_to_present([length, length - 3], length) if padded else None
@@ -170,7 +170,7 @@ def test_attention_is_that_of_torch(length: int, padded: bool, maps: bool) -> No
 @pytest.mark.parametrize("split", ALL_KINDS)
 @pytest.mark.parametrize("by_channel", [True, False], ids=["channel", "head"])
 def test_padding_changes_nothing(split: str, by_channel: bool) -> None:
-    """What a sequence's states are would depend on the longest one in its batch."""
+    """The output at present tokens does not depend on padding."""
     module = mixer(split, by_channel=by_channel).double()
     tokens = ids(3, 60)
     x = normal(3, 60, D_MODEL, dtype=torch.float64)
@@ -187,7 +187,7 @@ def test_padding_changes_nothing(split: str, by_channel: bool) -> None:
 
 
 def test_a_sequence_of_padding_alone() -> None:
-    """One empty text would turn the weights into not a number."""
+    """A sequence of padding alone gives finite outputs and gradients."""
     for length in (20, 60):
         module = mixer("1/1/2")
         present = lengths_to_present([length, 0], length)
@@ -201,7 +201,7 @@ def test_a_sequence_of_padding_alone() -> None:
 @pytest.mark.parametrize("split", ALL_KINDS)
 @pytest.mark.parametrize("length", [20, 60], ids=["short", "long"])
 def test_every_parameter_is_trained(split: str, length: int) -> None:
-    """A part of the module would silently keep its initial weights."""
+    """Every parameter of the module has a nonzero gradient."""
     module = mixer(split)
     output(module, normal(2, length, D_MODEL), ids(2, length)).square().sum().backward()
     for name, parameter in module.named_parameters():
@@ -211,7 +211,7 @@ def test_every_parameter_is_trained(split: str, length: int) -> None:
 @pytest.mark.parametrize("split", ALL_KINDS)
 @pytest.mark.parametrize("length", [20, 60], ids=["short", "long"])
 def test_half_precision(split: str, length: int) -> None:
-    """Under autocast types would clash, or sums over many places lose their digits."""
+    """The module runs under bfloat16 autocast, near its single-precision output."""
     module = mixer(split, window=21)
     x, tokens = normal(2, length, D_MODEL, seed=3), ids(2, length, most=4)
     exact = output(module, x, tokens)
@@ -223,7 +223,7 @@ def test_half_precision(split: str, length: int) -> None:
 
 
 def test_sums_in_half_precision_keep_their_digits() -> None:
-    """Of a thousand places of one token, the mean over the others would be far off."""
+    """Association by sums stays exact in half precision over a thousand positions."""
     tokens = torch.full((1, 1000), 7)
     values = (normal(1, 1000, 3) + 1).bfloat16()
     found = associate(values, associates(tokens)).double()
@@ -234,7 +234,7 @@ def test_sums_in_half_precision_keep_their_digits() -> None:
 
 @pytest.mark.parametrize("length", [20, 60], ids=["short", "long"])
 def test_the_module_compiles_as_a_whole(length: int) -> None:
-    """torch.compile would break the graph, and the gain of it be lost."""
+    """torch.compile compiles the module without a graph break."""
     torch._dynamo.reset()
     module = mixer("1/1/2")
     x, tokens = normal(2, length, D_MODEL, seed=3), ids(2, length)
@@ -255,8 +255,8 @@ def test_the_module_compiles_as_a_whole(length: int) -> None:
         ({"heads": Heads.parse("0/2/2"), "chained": True}, "chained: needs association and conv"),
     ],
 )
-def test_impossible_modules(options: dict, message: str) -> None:
-    """The mistake would surface as a shape error somewhere else."""
+def test_module_arguments_that_are_refused(options: dict, message: str) -> None:
+    """Arguments that do not fit together are refused with their name."""
     options = {"heads": Heads.parse("1/1/2"), "d_model": D_MODEL} | options
     with pytest.raises(ValueError, match=message):
         MixedAttention(options.pop("heads"), **options)
@@ -265,22 +265,22 @@ def test_impossible_modules(options: dict, message: str) -> None:
 # --- splits -------------------------------------------------------------------------------------
 
 
-def test_a_split_reads_as_it_prints() -> None:
-    """6/5/1 would be read with its kinds in another order than the table shows."""
+def test_split_round_trip() -> None:
+    """A split is parsed in the order in which it is printed."""
     heads = Heads.parse("6/5/1")
     assert (heads.association, heads.convolution, heads.learned) == (6, 5, 1)
     assert (heads.split, heads.total) == ("6/5/1", 12)
 
 
 @pytest.mark.parametrize("split", ["6/6", "1/2/3/4", "a/b/c", "-1/1/2", "", "1//2"])
-def test_no_split(split: str) -> None:
-    """A slip of the pen would train a model with other heads."""
+def test_splits_that_are_refused(split: str) -> None:
+    """Strings that are not a split are refused."""
     with pytest.raises(ValueError, match=re.escape(repr(split))):
         Heads.parse(split)
 
 
-def test_a_split_that_does_not_sum_to_the_heads() -> None:
-    """Heads would change their width, and the comparison would be of something else."""
+def test_split_of_another_total() -> None:
+    """A split with another total than the layer's heads is refused."""
     Heads.parse("6/6/0").check_total(12)
     message = r"^the split 6/5/0 \(association/convolution/learned\) has 11 heads, a layer has 12$"
     with pytest.raises(ValueError, match=message):
@@ -292,7 +292,7 @@ def test_a_split_that_does_not_sum_to_the_heads() -> None:
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_attention_counts_the_same_by_every_kernel(fused: bool) -> None:
-    """The fused kernel of a CPU is nothing to torch's counter, and the module would look dear."""
+    """Fused and plain attention have the same count of operations."""
     Q, K, V = (part.requires_grad_() for part in normal(3, 2, 64, 12))
     present = lengths_to_present([64, 50], 64)
 
@@ -305,7 +305,7 @@ def test_attention_counts_the_same_by_every_kernel(fused: bool) -> None:
 
 
 def test_a_convolution_counts_its_own_channels() -> None:
-    """Torch's counter lets each channel meet all others in the backward pass."""
+    """The backward pass of a depth-wise convolution counts each channel once."""
     kernel, values = normal(6, 5).requires_grad_(), normal(2, 40, 6).requires_grad_()
     forward = 2 * 2 * 40 * 6 * 5
     assert count(lambda: slide(kernel, values)) == forward

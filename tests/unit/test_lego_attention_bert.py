@@ -74,8 +74,8 @@ def states(model: PreTrainedModel, *args: Tensor, **kwargs: Tensor) -> Tensor:
         (ElectraModel, ElectraConfig),
     ],
 )
-def test_learned_heads_alone_compute_what_the_model_did(kind: type, config: type) -> None:
-    """Differences between variants would be differences between two libraries."""
+def test_learned_heads_alone_keep_the_output(kind: type, config: type) -> None:
+    """A model with learned heads alone has the output of the original model."""
     model = build(kind, config)
     ids, mask = batch(pad=model.config.pad_token_id)
     replaced = copy.deepcopy(model)
@@ -90,7 +90,7 @@ def test_learned_heads_alone_compute_what_the_model_did(kind: type, config: type
 
 @pytest.mark.parametrize("split", ["2/2/0", "1/1/2", "4/0/0", "0/4/0"])
 def test_padding_changes_nothing(split: str) -> None:
-    """A text's loss would depend on the texts beside it."""
+    """The states of a text do not depend on the texts beside it."""
     model = build(split=split)
     ids, mask = batch()
     with torch.no_grad():
@@ -113,8 +113,8 @@ def reach(model: PreTrainedModel, ids: Tensor, source: int) -> set[int]:
 
 
 @pytest.mark.parametrize("length", [10, 50], ids=["short", "long"])
-def test_who_associates_with_whom(length: int) -> None:
-    """Special tokens or masked places would tell each other what they hold."""
+def test_associates(length: int) -> None:
+    """Special tokens and masked positions do not associate; masks do on demand."""
     ids = torch.arange(FIRST, FIRST + length)[None] % 30 + FIRST
     ids[0, :10] = torch.tensor([CLS, 36, MASK, 36, SEP, MASK, SEP, 36, CLS, 37])
     words, masks = {1, 3, 7}, {2, 5}
@@ -127,16 +127,16 @@ def test_who_associates_with_whom(length: int) -> None:
         assert reach(model, ids, 2) == (masks if matches else {2})
 
 
-def test_a_convolution_reaches_as_far_as_its_window() -> None:
-    """The window in the configuration would not be the one in the model."""
+def test_reach_of_a_convolution() -> None:
+    """A convolution reads exactly the positions in its window."""
     model = build(BertModel, split="0/4/0", window=5)
     del model.encoder.layer[1:]
     ids, _ = batch((50,))
     assert reach(model, ids, 20) == {18, 19, 20, 21, 22}
 
 
-def test_what_is_saved_loads(tmp_path: Path) -> None:
-    """A trained model could not be looked into later, or would come back as another."""
+def test_save_and_load(tmp_path: Path) -> None:
+    """A saved model loads with the same settings and outputs."""
     model = build(split="1/1/2", window=7, by_channel=False, mask_matches=True)
     ids, mask = batch()
     model.save_pretrained(tmp_path)
@@ -155,8 +155,8 @@ def test_what_is_saved_loads(tmp_path: Path) -> None:
     assert (again / "config.json").read_text() == (tmp_path / "config.json").read_text()
 
 
-def test_what_cannot_be_loaded(tmp_path: Path) -> None:
-    """A folder of another kind of model would give random weights, or a long trace."""
+def test_folders_that_are_refused(tmp_path: Path) -> None:
+    """A folder without a replaced model is refused."""
     with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
         from_pretrained(tmp_path, BertForMaskedLM)
     build().save_pretrained(tmp_path)
@@ -166,7 +166,7 @@ def test_what_cannot_be_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", ["0/0/4", "2/2/0", "1/1/2"])
 def test_a_training_step_changes_every_parameter(split: str) -> None:
-    """A part of the model would silently keep its initial weights."""
+    """A training step changes every parameter."""
     model = build(split=split).train()
     ids, mask = batch()
     before = {name: weights.detach().clone() for name, weights in model.named_parameters()}
@@ -178,7 +178,7 @@ def test_a_training_step_changes_every_parameter(split: str) -> None:
 
 
 def test_gradient_checkpointing() -> None:
-    """Big models, which need it, could not be trained."""
+    """Gradient checkpointing gives the same gradients."""
     ids, mask = batch()
     gradients = []
     for checkpointing in (False, True):
@@ -196,7 +196,7 @@ def test_gradient_checkpointing() -> None:
 
 
 def test_dropout_only_in_training() -> None:
-    """A model that was being evaluated would drop attention from then on."""
+    """Dropout is applied in training mode only."""
     model = build(split="0/0/4")
     ids, _ = batch()
     with torch.no_grad():
@@ -205,7 +205,7 @@ def test_dropout_only_in_training() -> None:
 
 
 def test_half_precision() -> None:
-    """Training under autocast, as on a GPU, would fail over mixed types."""
+    """Training works under bfloat16 autocast."""
     model = build(split="1/1/2")
     ids, mask = batch()
     with torch.no_grad():
@@ -220,7 +220,7 @@ def test_half_precision() -> None:
 
 
 def test_the_model_compiles_as_a_whole() -> None:
-    """The hook that reads the ids would break the graph."""
+    """torch.compile compiles the model without a graph break."""
     torch._dynamo.reset()
     model = build(split="1/1/2")
     ids, mask = batch()
@@ -231,7 +231,7 @@ def test_the_model_compiles_as_a_whole() -> None:
 
 
 def test_initial_weights_are_shared_by_the_variants() -> None:
-    """Variants of one seed would differ in more than their heads."""
+    """Variants of one seed have the same initial weights where they share parameters."""
     base, mixed = build(split="0/0/4"), build(split="1/1/2")
     assert torch.equal(base.bert.embeddings.word_embeddings.weight,
                        mixed.bert.embeddings.word_embeddings.weight)  # fmt: skip
@@ -249,14 +249,14 @@ def test_initial_weights_are_shared_by_the_variants() -> None:
         ({"split": "1/1/2", "kind": AlbertModel, "config": AlbertConfig}, "of AlbertModel cannot"),
     ],
 )
-def test_bad_replacements(options: dict, message: str) -> None:
-    """The mistake would surface as a shape error, or not at all."""
+def test_replacements_that_are_refused(options: dict, message: str) -> None:
+    """Arguments that do not fit the model are refused with their name."""
     with pytest.raises(ValueError, match=message):
         build(**options)
 
 
 def test_models_whose_attention_cannot_be_replaced() -> None:
-    """A causal or differently built model would compute something without a meaning."""
+    """Decoders and models with another attention are refused."""
     heads = Heads.parse("1/1/2")
     distil = DistilBertModel(DistilBertConfig(vocab_size=9, dim=8, n_layers=1, n_heads=4))
     with pytest.raises(ValueError, match="attention of DistilBertModel cannot be replaced"):
@@ -272,8 +272,8 @@ def test_models_whose_attention_cannot_be_replaced() -> None:
         replace_attention(without, heads=heads)
 
 
-def test_calls_that_cannot_be_answered() -> None:
-    """Association without ids would be silently nothing, and maps would be missing."""
+def test_calls_that_are_refused() -> None:
+    """Calls without ids, with maps, or with masks of another shape are refused."""
     model = build(split="1/1/2")
     ids, mask = batch()
     with pytest.raises(ValueError, match="inputs_embeds: the attention compares tokens"):

@@ -31,7 +31,7 @@ SIGNS = {
 
 @pytest.mark.parametrize("n", SIGNS)
 def test_signs_on_a_path(n: int) -> None:
-    """Otherwise accuracies are compared with another baseline than the published task's."""
+    """For signs on a path the baseline is the published one."""
     found, error = counting_baseline.accuracy(Z2, graphs.path(n)[None], rng=rng())
     np.testing.assert_allclose(found, SIGNS[n], atol=0.0005 + 1e-9)
     assert (error == 0).all()
@@ -41,14 +41,14 @@ def test_signs_on_a_path(n: int) -> None:
     ("n", "leaf"), [(3, 0.750), (4, 0.634), (6, 0.485), (8, 0.407), (12, 0.351)]
 )
 def test_leaf_of_the_triangle_group(n: int, leaf: float) -> None:
-    """Otherwise the pull of the shortcut in D3 is judged by a wrong number."""
+    """The baseline at the leaf of a D3 chain has its known value."""
     found, _ = counting_baseline.accuracy(D3, graphs.path(n)[None], rng=rng())
     assert found[-1] == pytest.approx(leaf, abs=0.0005)
 
 
 @pytest.mark.parametrize("n", [2, 7, 12, 26, 60])
 def test_ends_of_a_path_in_closed_form(n: int) -> None:
-    """Otherwise long chains have a baseline that arithmetic has blurred."""
+    """Both ends of long paths have the closed-form baseline."""
     found, _ = counting_baseline.accuracy(Z2, graphs.path(n)[None], rng=rng())
     more_frequent = sum(comb(n - 1, c) * max(c, n - 1 - c) for c in range(n)) / 2 ** (n - 1)
     assert found[0] == found[-1] == pytest.approx(1, abs=1e-12)
@@ -105,7 +105,7 @@ GRAPHS = {
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("name", ["z2", "z3", "d3"])
 def test_any_graph_and_group_against_all_sentences(name: str, graph: str) -> None:
-    """Otherwise some group's or graph's accuracies are compared with the wrong baseline."""
+    """The baseline equals that of an enumeration of all sentences."""
     parents, group = GRAPHS[graph], groups.built_in(name)
     used = [1, 3, 4] if name == "d3" else list(range(group.order))  # without an inverse
     found, error = counting_baseline.accuracy(group, parents, operators=used, rng=rng())
@@ -115,7 +115,7 @@ def test_any_graph_and_group_against_all_sentences(name: str, graph: str) -> Non
 
 @pytest.mark.parametrize("graph", ["path", "two"])
 def test_all_operators_of_the_triangle(graph: str) -> None:
-    """Otherwise a group whose operators do not commute is multiplied in the wrong order."""
+    """With all operators of D3 the baseline equals that of an enumeration."""
     found, _ = counting_baseline.accuracy(D3, GRAPHS[graph], rng=rng())
     expected = by_all_sentences(D3, GRAPHS[graph], list(range(6)))
     np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -126,7 +126,7 @@ def test_all_operators_of_the_triangle(graph: str) -> None:
 def test_sampled_bags_agree_with_all_bags(
     group: Group, parents: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise groups too large to enumerate have a baseline of another kind."""
+    """The sampled baseline agrees with the exact one within its error."""
     exact, _ = counting_baseline.accuracy(group, parents, rng=rng())
     monkeypatch.setattr(counting_baseline, "MAX_CELLS", 0)
     found, error = counting_baseline.accuracy(group, parents, rng=rng())
@@ -137,8 +137,8 @@ def test_sampled_bags_agree_with_all_bags(
     assert (error < 0.02).all()
 
 
-def test_sampling_does_not_flatter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the baseline of a large group is too high, the more so the fewer the orderings."""
+def test_sampling_is_not_biased_upwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few orderings the sampled baseline is not above the exact one."""
     monkeypatch.setattr(counting_baseline, "MAX_CELLS", 0)
     monkeypatch.setattr(counting_baseline, "ORDERINGS", 30)
     found, error = counting_baseline.accuracy(
@@ -150,7 +150,7 @@ def test_sampling_does_not_flatter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_large_groups_are_sampled() -> None:
-    """Otherwise a group of two dozen elements exhausts the memory."""
+    """Groups too large to enumerate have a sampled baseline with an error."""
     found, error = counting_baseline.accuracy(
         groups.built_in("z26"), graphs.path(12)[None], rng=rng()
     )
@@ -159,8 +159,8 @@ def test_large_groups_are_sampled() -> None:
     assert ((found[1:-1] > 1 / 26) & (found[1:-1] < 0.25)).all()
 
 
-def test_counting_finds_the_leaf_of_a_path() -> None:
-    """Otherwise the shortcut that models are compared with is not the one there is."""
+def test_counting_gives_the_leaf_of_a_path() -> None:
+    """Counting gives the value, or class, of the last variable of a path."""
     for name in ("z2", "z5", "d3"):
         group = groups.built_in(name)
         layout = tasks.layout(group, tasks.alphabet(26))
@@ -172,8 +172,8 @@ def test_counting_finds_the_leaf_of_a_path() -> None:
 
 
 @pytest.mark.parametrize("name", ["z2", "z5", "d3"])
-def test_shortcut_tests_tell_counting_from_following(name: str) -> None:
-    """Otherwise a model that follows the chain passes for one that counts, or the reverse."""
+def test_shortcut_tests_separate_counting_from_walking(name: str) -> None:
+    """On changed sentences counting agrees with the truth only by chance."""
     group = groups.built_in(name)
     layout = tasks.layout(group, tasks.alphabet(26))
     path = tasks.Task(group, layout, graphs.path(9), 9)

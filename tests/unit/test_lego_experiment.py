@@ -42,7 +42,7 @@ def variant(**choices: object) -> settings.LegoVariantSettings:
 )
 @pytest.mark.parametrize("group", ["z2", "d3", "s3", "klein", "z5"])
 def test_every_task_of_the_configuration_can_be_sampled(choice: dict, n: int, group: str) -> None:
-    """A task that the schema allows would stop a run midway."""
+    """Every kind of task in the schema can be built and sampled."""
     task = tasks.Task.from_settings(
         settings.TaskSettings(n=n, letters=8, group=group, graph=choice)
     )
@@ -51,8 +51,8 @@ def test_every_task_of_the_configuration_can_be_sampled(choice: dict, n: int, gr
     assert 0 <= batch.values.min() and batch.values.max() < task.group.order
 
 
-def test_a_table_that_is_no_group_is_told_with_its_elements() -> None:
-    """A user would train on something that has no inverse, or get a traceback."""
+def test_table_that_is_not_a_group() -> None:
+    """A table that is not a group is refused with the elements that fail."""
     table = {"names": ["e", "a"], "table": [[0, 1], [1, 1]]}
     with pytest.raises(ValueError, match="inverse|associat"):
         tasks.Task.from_settings(settings.TaskSettings(n=3, group=table))
@@ -70,14 +70,14 @@ def test_a_table_that_is_no_group_is_told_with_its_elements() -> None:
         ({"pretrained": {"model": "bert"}}, "model"),
     ],
 )
-def test_contradictions_are_told_before_any_job(choices: dict, message: str) -> None:
-    """A training would fail after the queue, or quietly do something else."""
+def test_contradictory_settings(choices: dict, message: str) -> None:
+    """Contradictory settings are refused with their key."""
     with pytest.raises(ValidationError, match=message):
         variant(**choices)
 
 
-def test_what_is_supervised() -> None:
-    """A curve of unseen positions would be of positions that had a loss."""
+def test_supervised_positions() -> None:
+    """Supervised positions follow n_tr, leaf_only and the curriculum."""
     assert experiment.supervised(variant(), 4) == [0, 1, 2, 3]
     assert experiment.supervised(variant(n_tr=2), 4) == [0, 1]
     assert experiment.supervised(variant(leaf_only=True), 4) == [3]
@@ -110,7 +110,7 @@ def trained(folder: Path, **choices: object) -> tuple[dict[str, torch.Tensor], p
     ids=str,
 )
 def test_same_seed_same_bits_and_curves_of_the_task_alone(choices: dict, tmp_path: Path) -> None:
-    """A rerun would change results, or a curve would begin during mimicking."""
+    """Equal seeds give equal weights; curves start after mimicking."""
     first, curves = trained(tmp_path / "a", **choices)
     again, _ = trained(tmp_path / "b", **choices)
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -131,7 +131,7 @@ def test_mimicking_has_a_learning_rate_of_its_own(tmp_path: Path) -> None:
 
 
 def test_unsupervised_positions_get_no_gradient() -> None:
-    """Extrapolation would be of positions that were trained after all."""
+    """The loss does not depend on unsupervised positions."""
     task = tasks.Task.from_settings(TASK)
     model = experiment.build(variant(), task, 0)
     batch = experiment.tensors(tasks.seeded_sample(task, 8, 0))
@@ -143,8 +143,8 @@ def test_unsupervised_positions_get_no_gradient() -> None:
     assert losses[0] == losses[1]
 
 
-def test_measurements_of_a_model_that_knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers of the ledger would be of other positions than their names say."""
+def test_measurements_of_a_perfect_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is always right has the expected record."""
     task = tasks.Task.from_settings(TASK)
     held = tasks.seeded_sample(task, 50, 0)
     wrong_at_2 = held.values.copy()
@@ -164,7 +164,7 @@ def test_measurements_of_a_model_that_knows_all(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_sentences_until_a_task_is_solved() -> None:
-    """Mimicking would count as training, or positions without a loss hold the time back."""
+    """Sentences to solve count neither mimicking nor unsupervised positions."""
     curve = {"step": [5, 15, 25], "position0": [0.5, 1, 1], "position1": [0.5, 0.94, 0.96]}
     history = pd.DataFrame(curve | {"position2": [0.5, 0.5, 0.5]})
     assert evaluation._sentences_to_solve(history, [0], 8) == 80
@@ -172,8 +172,8 @@ def test_sentences_until_a_task_is_solved() -> None:
     assert evaluation._sentences_to_solve(history, [0, 1, 2], 8) is None
 
 
-def test_everything_can_be_measured_on_a_trained_model() -> None:
-    """A measurement would fail for some kinds of heads, tasks or groups."""
+def test_measurements_of_every_kind_of_model() -> None:
+    """All kinds of heads, tasks and groups can be measured."""
     probing = settings.ProbingSettings(test=40, train=60, maps=10)
     for task_settings, choices in (
         (TASK, {}),
@@ -222,7 +222,7 @@ PUBLISHED = settings.TaskSettings(n=4, letters=8, layout="published")
 def test_a_pretrained_model_starts_from_its_weights_and_reads_its_own_tokens(
     reader: Path, tmp_path: Path
 ) -> None:
-    """A row called pretrained would be of random weights, or of words the model does not know."""
+    """A pretrained variant has the model's weights and tokens."""
     choice = of_reader()
     task = experiment.task_of(choice, PUBLISHED, reader)
     words = tasks.seeded_sample(task, 1, 0).tokens[0]
@@ -245,7 +245,7 @@ def test_a_pretrained_model_starts_from_its_weights_and_reads_its_own_tokens(
 
 
 def test_the_control_of_a_pretrained_model(reader: Path) -> None:
-    """The difference to it would not be that of pretraining."""
+    """The control has random weights in the same architecture."""
     task = experiment.task_of(of_reader(), PUBLISHED, reader)
     own = experiment.build(of_reader(dropout=0), task, 0, reader)
     control = experiment.build(of_reader(random=True), task, 0, reader)
@@ -259,8 +259,8 @@ def test_the_control_of_a_pretrained_model(reader: Path) -> None:
     assert drops == [{0}, {0.1}]
 
 
-def test_pretrained_models_that_cannot_be_used(reader: Path, tmp_path: Path) -> None:
-    """A training would fail midway, or read places that the model has no position for."""
+def test_pretrained_models_that_are_refused(reader: Path, tmp_path: Path) -> None:
+    """Decoders and encoders with too few positions are refused."""
     task = experiment.task_of(of_reader(), PUBLISHED, reader)
     tiny_models.save_llama(tmp_path / "decoder")
     with pytest.raises(UnfitModel, match="llama"):
@@ -273,8 +273,8 @@ def test_pretrained_models_that_cannot_be_used(reader: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_library_models_have_the_shape_asked_for(tied: bool) -> None:
-    """A comparison with the library would be with another model."""
+def test_shape_of_library_models(tied: bool) -> None:
+    """Library models have the configured shape."""
     task = tasks.Task.from_settings(TASK)
     choice = of_library(tied=tied, **({"d_embedding": 8} if tied else {}))
     model = experiment.build(choice, task, 0)
@@ -289,7 +289,7 @@ def test_the_library_models_have_the_shape_asked_for(tied: bool) -> None:
 
 @pytest.mark.parametrize("library", [False, True])
 def test_more_iterations_are_those_of_a_deeper_model(library: bool) -> None:
-    """A test with more layers would be one with as many as before."""
+    """More iterations of a tied model equal a deeper model; an untied model has none."""
     task = tasks.Task.from_settings(TASK)
     make = of_library if library else lambda **c: variant(model=SMALL | c)
     shallow = experiment.build(make(tied=True, n_layers=2), task, 0).eval()
@@ -308,7 +308,7 @@ def test_more_iterations_are_those_of_a_deeper_model(library: bool) -> None:
 
 
 def test_weights_of_another_layout_are_refused_in_one_line(tmp_path: Path) -> None:
-    """A user would get a page of tensor names, or measurements of nonsense."""
+    """Weights of another layout are refused in one line."""
     path = tmp_path / "weights.safetensors"
     artifacts.write_tensors(
         path, experiment.build(variant(), tasks.Task.from_settings(TASK), 0).state_dict()
@@ -323,7 +323,7 @@ def test_weights_of_another_layout_are_refused_in_one_line(tmp_path: Path) -> No
 
 
 def test_held_out_letters_are_in_no_training_sentence() -> None:
-    """A model would be tested on letters that it was trained with."""
+    """Held-out letters occur in no training sentence."""
     task = tasks.Task.from_settings(settings.TaskSettings(n=3, letters=10, held_out=4))
     unseen = tasks.with_held_out_letters(task, 4)
     letters = task.layout.ids(task.layout.letters)
@@ -336,7 +336,7 @@ def test_held_out_letters_are_in_no_training_sentence() -> None:
 
 
 def test_a_fixed_training_set_is_not_tested_on() -> None:
-    """Two clauses have so few sentences that a model which remembers all would look clever."""
+    """Test sentences exclude those of a fixed training set."""
     task = tasks.Task.from_settings(settings.TaskSettings(n=2, letters=3))
     choice = variant(sentences=30)
     train = experiment._fixed(choice, task, 0)
@@ -350,8 +350,10 @@ def test_a_fixed_training_set_is_not_tested_on() -> None:
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_counting_is_told_from_walking(counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that counts would look like one that reasons."""
+def test_shortcut_of_counting_and_walking_models(
+    counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A counting model has agreement 1; a walking model does not."""
     task = tasks.Task.from_settings(settings.TaskSettings(n=6, letters=8))
 
     def predicted(_: object, batch: object) -> np.ndarray:

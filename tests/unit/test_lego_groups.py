@@ -15,7 +15,7 @@ NAMES = ["z2", "z3", "z5", "z26", "d3", "s3", "klein"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_axioms_by_plain_loops(name: str) -> None:
-    """Otherwise chains over a built-in group have values that depend on how they are bracketed."""
+    """Built-in groups satisfy the axioms."""
     group = groups.built_in(name)
     table, every = group.table.tolist(), range(group.order)
     for a, b, c in itertools.product(every, repeat=3):
@@ -28,7 +28,7 @@ def test_axioms_by_plain_loops(name: str) -> None:
 
 
 def test_signs_as_published() -> None:
-    """Otherwise sentences of the published task read or mean something else."""
+    """z2 has the published values and operators."""
     z2 = groups.built_in("z2")
     assert z2.names == ("0", "1")
     assert z2.operators == ("val", "not")
@@ -38,7 +38,7 @@ def test_signs_as_published() -> None:
 
 
 def test_triangle_by_matrices() -> None:
-    """Otherwise D3's operators do not compose as turns and flips of a triangle."""
+    """D3 is isomorphic to the symmetries of a triangle as matrices."""
     d3 = groups.built_in("d3")
     turn = 2 * np.pi / 3
     matrices = [
@@ -52,7 +52,7 @@ def test_triangle_by_matrices() -> None:
 
 
 def test_permutations_compose() -> None:
-    """Otherwise S3 applies its operators in the wrong order, which a table cannot show."""
+    """S3 composes permutations in the documented order."""
     s3 = groups.built_in("s3")
     for g, x in itertools.product(range(6), repeat=2):
         acting, on = ([int(digit) - 1 for digit in s3.names[k]] for k in (g, x))
@@ -60,7 +60,7 @@ def test_permutations_compose() -> None:
 
 
 def test_commutative_groups() -> None:
-    """Otherwise a cyclic or the Klein group is another group of its order."""
+    """Cyclic groups and the Klein group are commutative, with the right orders of elements."""
     z5, klein = groups.built_in("z5"), groups.built_in("klein")
     assert z5.table[3, 4] == 2
     assert (z5.names[3], z5.operators[3]) == ("3", "+3")
@@ -73,7 +73,7 @@ def test_commutative_groups() -> None:
 @given(st.sampled_from(["z2", "z5", "d3", "klein"]), st.data())
 @hypothesis_settings(max_examples=40)
 def test_any_order_of_the_elements_will_do(name: str, data: st.DataObject) -> None:
-    """Otherwise a user's table is refused, or misread, unless its identity comes first."""
+    """A group's table is accepted in any order of its elements."""
     known = groups.built_in(name)
     order = np.array(data.draw(st.permutations(range(known.order))))
     new = np.argsort(order)  # numbers of the old elements
@@ -86,8 +86,8 @@ def test_any_order_of_the_elements_will_do(name: str, data: st.DataObject) -> No
 
 @given(st.sampled_from(["z2", "z5", "d3", "klein"]), st.data())
 @hypothesis_settings(max_examples=40)
-def test_one_wrong_entry_is_found(name: str, data: st.DataObject) -> None:
-    """Otherwise a slip in a typed table trains a model on a task without right answers."""
+def test_one_wrong_entry_is_refused(name: str, data: st.DataObject) -> None:
+    """A table with one wrong entry is refused."""
     known = groups.built_in(name)
     number = st.integers(0, known.order - 1)
     g, x, value = (data.draw(number) for _ in range(3))
@@ -117,15 +117,15 @@ LOOP = [[0, 1, 2, 3, 4], [1, 0, 3, 4, 2], [2, 4, 0, 1, 3], [3, 2, 4, 0, 1], [4, 
         ("ab", [[0, 1], [1]], "2 elements need a table of 2 rows of 2"),
     ],
 )
-def test_what_fails_is_named(names: str, table: list[list[int]], message: str) -> None:
-    """Otherwise a user does not learn which entries of the table to mend."""
+def test_failing_axiom_is_named(names: str, table: list[list[int]], message: str) -> None:
+    """The message names the axiom that fails, and elements that break it."""
     with pytest.raises(ValueError) as error:
         groups.group(tuple(names), table)
     assert str(error.value) == f"not a group: {message}"
 
 
 def test_names_that_are_refused() -> None:
-    """Otherwise a value reads as an operator, or a misspelt group fails somewhere deep."""
+    """Repeated names and unknown groups are refused with the name."""
     with pytest.raises(ValueError, match="'a'"):
         groups.group(("a", "a"), [[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="'b'"):
@@ -141,8 +141,8 @@ def test_names_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_classes_are_what_counting_can_tell(name: str) -> None:
-    """Otherwise the shortcut is scored against values that the order of operators decides."""
+def test_classes_ignore_the_order_of_factors(name: str) -> None:
+    """Products in another order have the same class, and classes are minimal."""
     group = groups.built_in(name)
     found = groups.classes(group)
     for a, b, x in itertools.product(range(group.order), repeat=3):

@@ -57,7 +57,7 @@ UNIFORM = torch.full((len(TOKENS), LAYERS, 2, LENGTH, LENGTH), 1 / LENGTH)
 
 
 def test_association_target_of_a_published_sentence() -> None:
-    """Heads would be pulled towards other places, or with other strength, than in the paper."""
+    """The association target of a sentence has the released code's values."""
     target = mimic.association_target(TOKENS)
     torch.testing.assert_close(target.sum(dim=2), torch.ones(len(TOKENS), LENGTH))
     count = partners(TOKENS).sum(dim=2)
@@ -75,7 +75,7 @@ def test_association_target_of_a_published_sentence() -> None:
 
 
 def test_convolution_target() -> None:
-    """Heads would learn another window than in the paper."""
+    """The convolution target has the released code's window."""
     target = mimic.convolution_target(LENGTH)
     torch.testing.assert_close(target.sum(dim=1), torch.ones(LENGTH))
     window = [0.0995, 0.1989, 0.3976, 0.1989, 0.0995]
@@ -95,7 +95,7 @@ def test_convolution_target() -> None:
     ids=["uniform", "uniform with dropout", "perfect", "perfect with dropout"],
 )
 def test_loss_of_known_maps(maps: Tensor, association: float, convolution: float) -> None:
-    """Losses could not be compared with the released code's, or weigh the patterns otherwise."""
+    """Perfect and uniform maps have the released code's losses."""
     # which weights are dropped varies a sentence's loss by some 0.2
     tolerance = 0.1 if 2 < association < 3 else 0.06
     found = [
@@ -107,15 +107,15 @@ def test_loss_of_known_maps(maps: Tensor, association: float, convolution: float
 
 
 def test_the_model_is_on_the_left_of_the_divergence() -> None:
-    """The reverse would make heads spread over all partners instead of choosing one."""
+    """The divergence is KL(model || target)."""
     model, target = torch.tensor([[0.7, 0.3]]).double(), torch.tensor([[0.2, 0.8]]).double()
     smooth = (model + 1e-3) / 1.002
     expected = functional.kl_div(target.log(), smooth, reduction="sum")
     assert mimic.divergence(model, target).item() == pytest.approx(expected.item())
 
 
-def test_each_pattern_pulls_at_its_own_head() -> None:
-    """A control with one pattern would train the other's head, or a free one."""
+def test_each_pattern_has_its_own_head() -> None:
+    """Each pattern gives gradients to its own head only."""
     maps = UNIFORM[:2, :3].repeat(1, 1, 2, 1, 1).requires_grad_()
     for pattern, head in (("convolution", 0), ("association", 1)):
         (gradient,) = torch.autograd.grad(mimic.loss(maps, TOKENS[:2], patterns=[pattern]), maps)
@@ -124,7 +124,7 @@ def test_each_pattern_pulls_at_its_own_head() -> None:
 
 
 def test_shuffled_targets_have_as_many_partners_all_drawn_anew() -> None:
-    """The control would differ in more than whether the partners are the right ones."""
+    """Shuffled targets keep the number of partners."""
     other = mimic.shuffled(TOKENS, torch.Generator().manual_seed(0))
     assert torch.equal(other.sort(dim=1).values, TOKENS.sort(dim=1).values)
     assert torch.equal(other, mimic.shuffled(TOKENS, torch.Generator().manual_seed(0)))
@@ -135,13 +135,13 @@ def test_shuffled_targets_have_as_many_partners_all_drawn_anew() -> None:
 
 
 def test_a_model_with_one_head_cannot_mimic() -> None:
-    """Users would get an index error, or one head pulled to two targets."""
+    """A model with one learned head is refused."""
     with pytest.raises(ValueError, match="2 learned heads.*got 1"):
         mimic.loss(UNIFORM[:, :, :1], TOKENS)
 
 
 def test_a_network_learns_the_patterns() -> None:
-    """Mimicking would leave a network as it was, and its controls would say nothing."""
+    """Training on the loss brings both patterns."""
     model = LegoTransformer(
         ArchitectureSettings(n_layers=1, d_model=32, d_ff=32, heads=(Heads(learned=2),), init=None),
         d_vocab=LETTER + 26, length=20, classes=1, special=(0, 1),

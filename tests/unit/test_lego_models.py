@@ -86,7 +86,7 @@ def library_albert(model: LegoTransformer) -> PreTrainedModel:
 
 @pytest.mark.parametrize("tied", [False, True], ids=["bert", "albert"])
 def test_same_mathematics_as_the_library(tied: bool) -> None:
-    """Results on "BERT" and "ALBERT" would be about another architecture."""
+    """Outputs equal those of the library's BERT and ALBERT with the same weights."""
     ours = build(tied=tied)
     theirs = LibraryTransformer(
         (library_albert if tied else library_bert)(ours), classes=6, generator=generator()
@@ -114,7 +114,7 @@ ALL_KINDS = [
 
 @pytest.mark.parametrize("options", ALL_KINDS, ids=range(len(ALL_KINDS)))
 def test_logits_are_those_of_the_full_pass(options: dict) -> None:
-    """Training would see other predictions than the probes, since it skips unread places."""
+    """Logits at some positions equal those of a pass over all positions."""
     options = dict(options)
     model = build(*options.pop("heads"), **options).double()
     tokens, indices = sentences()
@@ -131,7 +131,7 @@ def test_logits_are_those_of_the_full_pass(options: dict) -> None:
 
 @pytest.mark.parametrize("options", ALL_KINDS, ids=range(len(ALL_KINDS)))
 def test_every_parameter_is_trained(options: dict) -> None:
-    """A part of the model would silently keep its initial weights."""
+    """Every parameter has a nonzero gradient."""
     options = dict(options)
     model = build(*options.pop("heads"), **options)
     tokens, indices = sentences()
@@ -141,7 +141,7 @@ def test_every_parameter_is_trained(options: dict) -> None:
 
 
 def test_a_chained_layer_walks_one_step() -> None:
-    """A whole step of the chain in one layer, what `chained` is for, would need two."""
+    """A chained layer moves a value one step along the chain."""
     heads = Heads(learned=0, association=1, convolution=1)
     for chained in (False, True):
         model = build(heads, n_layers=1, chained=chained, norm="pre").double()
@@ -159,7 +159,7 @@ def test_a_chained_layer_walks_one_step() -> None:
 
 
 def test_iterations_of_a_tied_model() -> None:
-    """Running a tied model longer than it was trained would be another computation."""
+    """More iterations of a tied model apply its layer more often."""
     short, long = build(tied=True, n_layers=2), build(tied=True, n_layers=5)
     long.load_state_dict(short.state_dict())
     tokens, indices = sentences()
@@ -169,8 +169,8 @@ def test_iterations_of_a_tied_model() -> None:
         build()(tokens, indices, iterations=4)
 
 
-def test_initial_weights_are_the_seed_s() -> None:
-    """Two runs of one seed would start from different weights, or two seeds from the same."""
+def test_initial_weights_depend_on_the_seed() -> None:
+    """Equal seeds give equal initial weights, of the configured scale."""
     models = []
     for seed, noise in ((3, 0), (3, 1), (4, 0)):
         torch.manual_seed(noise)  # the global generator must not matter
@@ -190,7 +190,7 @@ def test_initial_weights_are_the_seed_s() -> None:
 
 
 def test_dropout_only_in_training() -> None:
-    """Evaluation would be noisy, or training without the dropout that was asked for."""
+    """Dropout is applied in training mode only."""
     model = build(dropout=0.3)
     tokens, indices = sentences()
     assert torch.equal(model(tokens, indices), model(tokens, indices))
@@ -211,15 +211,15 @@ def test_dropout_only_in_training() -> None:
         ({"heads": [{}, {}, {}], "tied": True}, "heads.*got 3"),
     ],
 )
-def test_impossible_architectures(options: dict, message: str) -> None:
-    """A mistake in the configuration would surface as a shape error inside a job."""
+def test_architectures_that_are_refused(options: dict, message: str) -> None:
+    """Contradictory architectures are refused with their key."""
     plain = {"n_layers": 3, "d_model": 32, "heads": [{}]}
     with pytest.raises(ValidationError, match=message):
         ArchitectureSettings(**plain | options)
 
 
 def test_maps_of_unlike_layers() -> None:
-    """Maps of layers with different heads cannot be stacked; the error would not say so."""
+    """Maps of layers with different numbers of learned heads are refused."""
     model = build(Heads(learned=4), Heads(learned=1, association=2), Heads(learned=2))
     with pytest.raises(ValueError, match="same number of learned heads"):
         model.read(sentences()[0], maps=True)

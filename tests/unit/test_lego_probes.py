@@ -42,8 +42,8 @@ def scored(maps: Tensor, sentences: Tensor) -> probes.HeadScores:
     return probes.head_scores([maps[:4], maps[4:]], sentences, LETTERS)
 
 
-def test_uniform_attention_scores_the_baselines() -> None:
-    """Heads that look nowhere would count as heads that associate, or manipulate."""
+def test_scores_of_uniform_attention() -> None:
+    """Uniform attention scores 1 / length and 5 / length."""
     sentences = tokens()
     pairs = torch.arange(LENGTH) // 2 + 1000  # every token has exactly one partner
     pairs[-20:] = LETTERS[:10].repeat_interleave(2)
@@ -56,8 +56,8 @@ def test_uniform_attention_scores_the_baselines() -> None:
     assert sentences.shape[1] == LENGTH
 
 
-def test_planted_heads_are_found() -> None:
-    """Association and manipulation heads of a model would be overlooked or confused."""
+def test_scores_of_planted_heads() -> None:
+    """Association and manipulation heads have the scores of their construction."""
     sentences = tokens()
     same = partners(sentences).float()
     perfect = same / same.sum(dim=2, keepdim=True).clamp(min=1)
@@ -74,7 +74,7 @@ def test_planted_heads_are_found() -> None:
 
 
 def test_sentences_without_repeats_have_no_association_score() -> None:
-    """A score over no pairs would be reported as a number."""
+    """Sentences without repeated tokens are refused."""
     maps = in_heads(shifted(0))
     with pytest.raises(ValueError, match="no token occurs twice"):
         scored(maps, torch.arange(LENGTH).expand(6, LENGTH))
@@ -85,7 +85,7 @@ def test_sentences_without_repeats_have_no_association_score() -> None:
 
 
 def test_maps_of_library_models() -> None:
-    """Probes of pretrained models would fail, or read something else than their attention."""
+    """Maps of library models are those of the library."""
     config = BertConfig(
         vocab_size=30, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
         intermediate_size=16, max_position_embeddings=LENGTH,
@@ -116,7 +116,7 @@ def planted(sentences: int, seed: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "of each position"])
 def test_probes_find_the_layer_of_a_planted_value(shared: bool) -> None:
-    """The percolation figure would show another frontier than the model has."""
+    """Probes are accurate from the layer on that holds a value."""
     train, test = planted(3000, 0), planted(1000, 1)
     weights = probes.fit_probes(
         zip(*(array.split(700) for array in train), strict=True),
@@ -131,7 +131,7 @@ def test_probes_find_the_layer_of_a_planted_value(shared: bool) -> None:
 
 
 def test_probes_are_ridge_classifiers() -> None:
-    """Probe accuracies would not be what the same probe of scikit-learn gives."""
+    """Probes predict like scikit-learn's ridge classifier."""
     hidden, values = planted(800, 2)
     ridge = 0.05
     weights = probes.fit_probes([(hidden, values)], classes=3, shared=False, ridge=ridge)
@@ -148,7 +148,7 @@ def test_probes_are_ridge_classifiers() -> None:
 
 
 def test_states_of_a_model_are_those_at_the_variables() -> None:
-    """Probes would read other places than the variables', or pair them with wrong values."""
+    """States are those at the variables, with their values, in any batches."""
     model = LegoTransformer(
         ArchitectureSettings(n_layers=2, d_model=16, d_ff=16, heads=(Heads(learned=2),)),
         d_vocab=30, length=LENGTH, classes=1, special=(0, 1),
@@ -167,7 +167,7 @@ def test_states_of_a_model_are_those_at_the_variables() -> None:
 
 
 def test_summaries_of_layer_probes() -> None:
-    """Resolve layer, linearity and order violations would misstate a percolation frontier."""
+    """Resolved layers, linearity and violations of known accuracies."""
     accuracies = np.array([[0.96, 0.5, 0.5], [0.96, 0.94, 0.6], [0.96, 0.95, 0.7]])
     assert probes.resolve_layer(accuracies).tolist() == [0, 2, np.inf]
     assert probes.linearity(np.array([1.0, 3, 5, np.inf])) == pytest.approx(1)
@@ -181,7 +181,7 @@ def test_summaries_of_layer_probes() -> None:
 
 
 def test_loss_and_predictions_of_one_logit_and_of_several() -> None:
-    """Training would pull at the wrong classes, or accuracy count other ones than it does."""
+    """One logit and two equivalent logits have the same loss and predictions."""
     logits = torch.tensor([[[2.0], [-1.0]]])
     values = torch.tensor([[1, 1]])
     expected = (np.log1p(np.exp(-2)) + np.log1p(np.exp(1))) / 2
@@ -193,7 +193,7 @@ def test_loss_and_predictions_of_one_logit_and_of_several() -> None:
 
 
 def test_reach_and_first_time() -> None:
-    """Numbers that compare models would be about other positions or steps."""
+    """Reach and first time of known accuracies."""
     accuracies = np.array([1.0, 0.95, 0.9, 0.6, 0.95, 0.5])
     assert metrics.reach(accuracies) == 2
     assert metrics.reach(accuracies[:3]) == 2 and metrics.reach(np.array([0.5])) == -1
@@ -206,8 +206,8 @@ def test_reach_and_first_time() -> None:
     ]
 
 
-def test_predictions_are_made_in_parts() -> None:
-    """Accuracy on a large test set would depend on how it is cut."""
+def test_predictions_in_batches() -> None:
+    """Predictions do not depend on the batch size."""
     model = LegoTransformer(
         ArchitectureSettings(
             n_layers=2, tied=True, d_model=16, d_ff=16, heads=(Heads(),), init=None

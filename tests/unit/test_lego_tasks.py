@@ -35,8 +35,8 @@ def signs(n: int, *, letters: int = 26, form: tasks.Form = "published", **choice
 # --- graphs -------------------------------------------------------------------------------------
 
 
-def test_graphs_by_hand() -> None:
-    """Otherwise a named graph is another one."""
+def test_fixed_graphs() -> None:
+    """Fixed graphs have the documented parents."""
     assert graphs.path(4).tolist() == [ROOT, 0, 1, 2]
     assert graphs.paths(6, 2).tolist() == [ROOT, 0, 1, ROOT, 3, 4]
     assert graphs.paths(5, 3).tolist() == [ROOT, 0, ROOT, 2, ROOT]
@@ -46,7 +46,7 @@ def test_graphs_by_hand() -> None:
 
 
 def test_random_graphs_are_uniform() -> None:
-    """Otherwise averages over random graphs are of some graphs more than of others."""
+    """Random graphs are uniform over the documented set."""
     for graph, expected in [
         (graphs.recursive(4), {(ROOT, 0, b, c) for b in range(2) for c in range(3)}),
         (graphs.branch(5), {(ROOT, 0, 1, 2, c) for c in range(3)}),
@@ -77,7 +77,7 @@ def test_depths() -> None:
     ],
 )
 def test_graphs_that_are_refused(make: object, message: str) -> None:
-    """Otherwise a graph that cannot be fails as an index error in the middle of a run."""
+    """Graphs that need more clauses are refused with the number given."""
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -143,7 +143,7 @@ def any_tasks(draw: st.DrawFn) -> Task:
 @given(any_tasks(), st.integers(0, 2**32))
 @hypothesis_settings(max_examples=150)
 def test_answers_by_following_the_chain(used: Task, seed: int) -> None:
-    """Otherwise models are trained on wrong answers, or read at wrong places."""
+    """Values, parents and operators agree with an independent reading of the sentence."""
     batch = tasks.sample(used, 3, rng(seed))
     assert batch.tokens.shape == (3, used.layout.length(used.n))
     for row in range(len(batch)):
@@ -172,7 +172,7 @@ def test_answers_by_following_the_chain(used: Task, seed: int) -> None:
 
 
 def test_severed_chains_are_open_from_the_cut_on() -> None:
-    """Otherwise models are scored on values that no one can know."""
+    """Values of a cut chain are unknown from the cut on."""
     batch = tasks.sample(tasks.severed(signs(6)), 500, rng())
     cut = (batch.parents == MISSING).argmax(axis=1)
     assert set(cut.tolist()) == {2, 3, 4}
@@ -180,8 +180,8 @@ def test_severed_chains_are_open_from_the_cut_on() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 12, 26])
-def test_published_places(n: int) -> None:
-    """Otherwise predictions are not read at the variables, as the paper's code does."""
+def test_published_positions(n: int) -> None:
+    """Variables of published sentences are at 1, 6, 11, ..."""
     used = signs(n)
     batch = tasks.sample(used, 20, rng())
     assert batch.tokens.shape[1] == 5 * n + 2
@@ -190,8 +190,8 @@ def test_published_places(n: int) -> None:
     assert set(np.take_along_axis(batch.tokens, batch.indices, axis=1).ravel().tolist()) <= letters
 
 
-def test_a_sentence_by_hand() -> None:
-    """Otherwise the two layouts are not written as documented."""
+def test_sentences_of_both_layouts() -> None:
+    """Both layouts are written as documented."""
     order = (2, 0, 1)
     for form, expected in [
         ("published", "[CLS] {b} = {g} {a} , {c} = {h} {b} , {a} = val {x} , [SEP]"),
@@ -220,7 +220,7 @@ def assert_law(counts: dict, law: dict, sigmas: float = 4.5) -> None:
 
 
 def test_flips_are_binomial() -> None:
-    """Otherwise the count of `not`, and with it the shortcut's baseline, has another law."""
+    """The number of flips is binomial, and the root never flips."""
     batch = tasks.sample(signs(8), 20_000, rng())
     flips = Counter((batch.operators == 1).sum(axis=1).tolist())
     assert_law(flips, {k: comb(7, k) / 2**7 for k in range(8)})
@@ -228,7 +228,7 @@ def test_flips_are_binomial() -> None:
 
 
 def test_values_and_operators_are_uniform() -> None:
-    """Otherwise a model beats chance at a position without reading anything."""
+    """Values and operators are uniform at every position."""
     used = Task(D3, tasks.layout(D3, tasks.alphabet(9)), graphs.path(4), 4)
     batch = tasks.sample(used, 20_000, rng())
     uniform = {k: 1 / 6 for k in range(6)}
@@ -239,7 +239,7 @@ def test_values_and_operators_are_uniform() -> None:
 
 
 def test_orders_and_letters_are_uniform() -> None:
-    """Otherwise a clause's place or a variable's letter gives away its position in the chain."""
+    """Orders of clauses and letters of variables are uniform."""
     used = signs(4, letters=5)
     batch = tasks.sample(used, 24_000, rng())
     slots = Counter(map(tuple, ((batch.indices - 1) // 5).tolist()))
@@ -253,7 +253,7 @@ def test_orders_and_letters_are_uniform() -> None:
 
 
 def test_unused_letters_of_cut_chains_are_uniform() -> None:
-    """Otherwise one letter gives away that its clause is cut."""
+    """The letter of a missing clause is uniform."""
     batch = tasks.sample(tasks.severed(signs(4, letters=7)), 21_000, rng())
     at_cut = np.take_along_axis(batch.tokens, batch.indices[:, 2:3] + 3, axis=1)
     ids = signs(4, letters=7).layout.ids(tasks.alphabet(7)).tolist()
@@ -262,14 +262,14 @@ def test_unused_letters_of_cut_chains_are_uniform() -> None:
 
 @pytest.mark.parametrize(("n", "letters", "expected"), [(2, 3, 48), (3, 4, 24 * 6 * 8)])
 def test_number_of_distinct_sentences(n: int, letters: int, expected: int) -> None:
-    """Otherwise some sentences never occur: there are P(letters, n) n! 2^n."""
+    """All P(letters, n) n! 2^n sentences occur."""
     batch = tasks.sample(signs(n, letters=letters), 20_000, rng())
     assert len({row.tobytes() for row in batch.tokens}) == expected
 
 
 @pytest.mark.parametrize(("n", "sentences"), [(2, 5_200), (3, 748_800)])
 def test_overlap_of_training_and_test_set(n: int, sentences: int) -> None:
-    """Otherwise short chains are tested on what was learnt by heart: 98 % for two clauses."""
+    """Deduplication removes the expected overlap: 98 % for two clauses."""
     train = tasks.sample(signs(n), 10_000 * n, rng(0))
     test = tasks.sample(signs(n), 10_000, rng(1))
     new = tasks.deduplicated(train, test)
@@ -284,14 +284,14 @@ def test_overlap_of_training_and_test_set(n: int, sentences: int) -> None:
 
 
 def test_nothing_left_to_test_on() -> None:
-    """Otherwise an accuracy is a mean over no sentences."""
+    """A test set inside the training set is refused."""
     train = tasks.sample(signs(2, letters=2), 2_000, rng(0))
     with pytest.raises(ValueError, match="all test sentences are in the training set"):
         tasks.deduplicated(train, tasks.sample(signs(2, letters=2), 50, rng(1)))
 
 
 def test_held_out_letters() -> None:
-    """Otherwise a test on unseen letters shows letters that were seen."""
+    """Training and test letters are disjoint and together the alphabet."""
     train, test = tasks.split_letters(26, 12)
     assert (len(train), len(test)) == (14, 12)
     seen, unseen = (
@@ -312,7 +312,7 @@ def test_held_out_letters() -> None:
 
 
 def test_draws_follow_the_generator() -> None:
-    """Otherwise a run cannot be repeated, or two seeds train on the same sentences."""
+    """Equal seeds give equal sentences; other seeds other ones."""
     used = signs(5)
     one, same, other = (tasks.sample(used, 50, rng(seed)) for seed in (0, 0, 1))
     for name in ("tokens", "values", "indices", "parents", "operators"):
@@ -321,8 +321,8 @@ def test_draws_follow_the_generator() -> None:
     assert (one.tokens != other.tokens).any()
 
 
-def test_many_sentences_are_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise sentences are lost or repeated where one part ends and the next begins."""
+def test_sentences_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks neither lose nor repeat sentences."""
     monkeypatch.setattr(tasks, "SENTENCES_PER_CHUNK", 7)
     batch = tasks.sample(signs(12), 24, rng())
     assert len(batch) == 24
@@ -333,7 +333,7 @@ def test_many_sentences_are_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_alphabets() -> None:
-    """Otherwise long chains have no letters, or two variables share one."""
+    """Alphabets have unique names, pairs of letters from 27 on."""
     assert tasks.alphabet(26) == tuple("abcdefghijklmnopqrstuvwxyz")
     assert tasks.alphabet(29)[26:] == ("aa", "ab", "ac")
     assert len(set(tasks.alphabet(702))) == 702
@@ -360,19 +360,19 @@ def test_alphabets() -> None:
     ],
 )
 def test_settings_that_are_refused(choices: dict, message: str) -> None:
-    """Otherwise a contradiction in the configuration fails as an index error, or not at all."""
+    """Contradictory attributes of a task are refused with the value given."""
     with pytest.raises(ValueError, match=message):
         signs(12, **choices)
 
 
 def test_severed_needs_one_more_letter() -> None:
-    """Otherwise the letter of a missing clause is one that is defined."""
+    """A cut chain needs one more letter than clauses."""
     with pytest.raises(ValueError, match="13 letters.*got 12"):
         tasks.sample(tasks.severed(signs(12, letters=12)), 5, rng())
 
 
-def test_symbols_that_stand_for_two_things() -> None:
-    """Otherwise an element called like a letter is read as a variable."""
+def test_symbols_with_two_meanings() -> None:
+    """An element with the name of a letter is refused."""
     group = groups.group(("e", "f"), [[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="'e'"):
         tasks.layout(group, tasks.alphabet(6))
@@ -390,7 +390,7 @@ WORDS = ("z", "not", "=", "val", "a", "1", "b", ",", "0", "c", "d", "r", "##0", 
 
 
 def test_tokens_of_a_tokenizer() -> None:
-    """Otherwise a pretrained model reads other words than those of the sentence."""
+    """Sentences have the ids of the tokenizer for their text."""
     tokenizer = bert(*WORDS)
     layout = tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"))
     assert layout.d_vocab == len(tokenizer)
@@ -401,7 +401,7 @@ def test_tokens_of_a_tokenizer() -> None:
 
 
 def test_other_words_for_symbols() -> None:
-    """Otherwise the sense of `not` cannot be taken from a pretrained model."""
+    """`words` replaces symbols; unknown symbols and equal words are refused."""
     tokenizer = bert(*WORDS)
     layout = tasks.of_tokenizer(tokenizer, Z2, tuple("abcd"), words={"not": "z", "val": "keep"})
     assert layout.vocabulary["not"] == tokenizer.convert_tokens_to_ids("z")
@@ -413,7 +413,7 @@ def test_other_words_for_symbols() -> None:
 
 
 def test_tokenizers_that_break_the_stride() -> None:
-    """Otherwise every answer is read at a wrong token, and nothing fails."""
+    """Tokenizers that split, lack or merge symbols are refused with the symbol."""
     with pytest.raises(ValueError, match="the tokenizer splits 'r0' into r ##0"):
         turns = groups.group(("1", "r0"), [[0, 1], [1, 0]], operators=("val", "not"))
         tasks.of_tokenizer(bert(*WORDS), turns, tuple("ab"))
@@ -431,7 +431,7 @@ def whitespace(words: tuple[str, ...], **special: str) -> PreTrainedTokenizerFas
 
 
 def test_tokenizers_without_ends() -> None:
-    """Otherwise sentences are framed by tokens that the model never saw there."""
+    """Tokenizers that do not frame sentences are refused."""
     words = ("[UNK]", "<s>", "</s>", *WORDS)
     with pytest.raises(ValueError, match="no tokens for the start and the end"):
         tasks.of_tokenizer(whitespace(words), Z2, tuple("abc"))
@@ -441,7 +441,7 @@ def test_tokenizers_without_ends() -> None:
 
 
 def test_rows_of_a_batch() -> None:
-    """Otherwise training takes a sentence with another's answers."""
+    """Indexing a batch selects the same rows of all arrays."""
     batch = tasks.sample(signs(4), 10, rng())
     rows = np.array([7, 2])
     picked = batch[rows]

@@ -42,7 +42,7 @@ def formula(heads: Heads, *, d: int, length: int, window: int) -> int:
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("length", [16, 40, 128])
 def test_counted_operations_are_those_of_the_formula(split: str, length: int) -> None:
-    """The table would leave a part out, or count what the model does not do."""
+    """Counted operations equal the formula."""
     measured = blocks(split, length)
     expected = formula(Heads.parse(split), d=32, length=length, window=WINDOW)
     assert cost.flops(measured, "attention") == expected
@@ -51,7 +51,7 @@ def test_counted_operations_are_those_of_the_formula(split: str, length: int) ->
 
 
 def test_bert_base_has_the_published_size() -> None:
-    """The shares would be of another model: 109.5 M parameters, 22.35 GFLOP for 128 tokens."""
+    """BERT-base has 109.5 M parameters and 22.35 GFLOP for 128 tokens."""
     size = SizeSettings()
     with torch.device("meta"):
         base, v0 = (
@@ -74,7 +74,7 @@ def table() -> object:
 
 
 def test_the_table_is_relative_to_the_first_variant(table: object) -> None:
-    """Ratios would be of other rows, or of another length."""
+    """Ratios are relative to the first variant at the same length."""
     assert list(table["variant"]) == ["base", "v0", "odd"] * 2
     assert list(table["length"]) == [16] * 3 + [64] * 3
     assert list(table["split"])[:3] == ["0/0/4", "2/2/0", "1/1/2"]
@@ -89,7 +89,7 @@ def test_the_table_is_relative_to_the_first_variant(table: object) -> None:
 
 
 def test_ratios_by_variant(table: object) -> None:
-    """A claim would be judged on another variant's number."""
+    """Ratios are nested by variant and length."""
     found = cost.ratios(table)
     assert list(found) == ["base", "v0", "odd"]
     assert set(found["base"]["length16"].values()) == {1.0}
@@ -99,15 +99,15 @@ def test_ratios_by_variant(table: object) -> None:
 
 
 def test_heads_that_do_not_fit() -> None:
-    """The job would fail with a shape error."""
+    """Heads that do not fit the size are refused."""
     with pytest.raises(ValueError, match="the split 1/1/1 .* has 3 heads, a layer has 4"):
         cost.table(
             {"odd": variant("1/1/1")}, SIZE, d_vocab=D_VOCAB, lengths=[8], batch=1, repeats=1
         )
 
 
-def test_the_peak_of_memory_is_of_what_is_held_at_a_time() -> None:
-    """Memory would be a sum over the whole step, or leave the temporary out."""
+def test_peak_memory() -> None:
+    """Peak memory is the maximum held at a time, including temporaries."""
 
     def run() -> None:
         one, two = torch.empty(250_000), torch.empty(125_000)
@@ -121,7 +121,7 @@ def test_the_peak_of_memory_is_of_what_is_held_at_a_time() -> None:
 
 
 def test_a_step_leaves_nothing_behind() -> None:
-    """Gradients of the step before would be part of the next one's memory."""
+    """A step leaves no gradients."""
     measured = blocks("1/1/2", 40)
     peaks = [cost.peak_bytes(lambda: measured.step("encoder"), "cpu") for _ in range(3)]
     assert peaks[1] == peaks[2]
@@ -132,7 +132,7 @@ def test_a_step_leaves_nothing_behind() -> None:
 
 
 def test_variants_take_turns() -> None:
-    """A slow spell of the machine would count against one variant alone."""
+    """Variants are timed in turn."""
     calls = []
 
     def slow() -> None:
@@ -145,7 +145,7 @@ def test_variants_take_turns() -> None:
 
 
 def test_the_text_has_no_padding_and_repeats() -> None:
-    """Association would have nothing to do, or padding to leave out."""
+    """The text for timing has repeats and no padding."""
     tokens = cost.text(4, 128, D_VOCAB)
     assert tokens.min() > cost.PAD and tokens.max() < D_VOCAB
     assert all(len(row.unique()) < 100 for row in tokens)

@@ -63,7 +63,7 @@ def trained(
 def test_a_resumed_run_equals_an_uninterrupted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever stops a long training would get another model."""
+    """A resumed run has the bits of an uninterrupted one."""
     whole = trained(tmp_path / "whole")
     steps = itertools.count()
     real = experiment.loss
@@ -89,7 +89,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 def test_all_variants_read_the_same_rows_with_the_same_masks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A difference between variants would be one of their data."""
+    """Variants of one seed read the same rows and masks."""
     real, read = experiment.loss, []
 
     def noting(model: BertForMaskedLM, masked: Masked) -> torch.Tensor:
@@ -108,7 +108,7 @@ def test_all_variants_read_the_same_rows_with_the_same_masks(
 
 
 def test_curves_begin_untrained_and_some_weights_are_kept(tmp_path: Path) -> None:
-    """Nobody could ask when in training something appeared."""
+    """Curves start at step 0, and checkpoints are at log-spaced steps."""
     found = trained(tmp_path)
     assert [one["step"] for one in found.run.evaluations] == [0, 1, 3, 6]
     assert found.run.checkpoints["step"].tolist() == [0, 1, 6]
@@ -121,7 +121,7 @@ def test_curves_begin_untrained_and_some_weights_are_kept(tmp_path: Path) -> Non
 
 
 def test_a_summary_is_of_the_last_point(tmp_path: Path) -> None:
-    """The ledger would judge another loss than the curves show."""
+    """The summary has the last evaluation, minus the baselines."""
     found = trained(tmp_path)
     summary = experiment.summary(found, {"unigram": 5.0})
     assert summary["loss"] == found.run.evaluations[-1]["loss"]
@@ -130,7 +130,7 @@ def test_a_summary_is_of_the_last_point(tmp_path: Path) -> None:
 
 
 def test_training_lowers_the_loss(tmp_path: Path) -> None:
-    """Nothing would be learned, and all variants be alike."""
+    """Training lowers the loss."""
     with RunState(tmp_path, "x") as state:
         found = experiment.train(
             VARIANTS["v1"], SIZE, text(), OPTIMISATION, EVALUATION,
@@ -140,7 +140,7 @@ def test_training_lowers_the_loss(tmp_path: Path) -> None:
 
 
 def test_a_trained_model_is_saved_and_loaded(tmp_path: Path) -> None:
-    """Nobody could look into the models later."""
+    """A saved model loads with the same loss."""
     found = trained(tmp_path / "run").model.eval()
     found.save_pretrained(tmp_path / "model")
     again = from_pretrained(tmp_path / "model", BertForMaskedLM)
@@ -152,8 +152,8 @@ def test_a_trained_model_is_saved_and_loaded(tmp_path: Path) -> None:
 # --- loss and measurement -----------------------------------------------------------------------
 
 
-def test_the_loss_is_that_of_the_library_at_the_masked_places() -> None:
-    """Places that nobody asks about would be trained, or the mean be of something else."""
+def test_loss_equals_the_library() -> None:
+    """The loss equals the library's at the masked positions."""
     some = text()
     model = experiment.build(VARIANTS["v1"], SIZE, some, seed=0).eval()
     masked = some.masked(some.train[:6], 0, "masks")
@@ -163,8 +163,8 @@ def test_the_loss_is_that_of_the_library_at_the_masked_places() -> None:
     torch.testing.assert_close(experiment.loss(model, masked), whole.loss)
 
 
-def test_measurements_by_hand() -> None:
-    """Losses of repeated and of new targets would be mixed up, or parts weigh wrongly."""
+def test_measure() -> None:
+    """Losses of repeated and new targets, and accuracy, of known logits."""
     some = text()
     model = experiment.build(VARIANTS["base"], SIZE, some, seed=0).eval()
     held = [some.masked(some.validation[:7], 0, "a"), some.masked(some.validation[7:8], 0, "b")]
@@ -186,8 +186,8 @@ def test_measurements_by_hand() -> None:
     assert found["accuracy"] == pytest.approx(right.float().mean().item())
 
 
-def test_held_out_rows_and_their_masks_are_the_same_for_all_seeds() -> None:
-    """Differences between seeds would be of the measurement."""
+def test_validation_rows_and_masks_are_fixed() -> None:
+    """Validation rows and masks do not depend on the seed."""
     first, second = (data.validation_batches(text(), 8) for _ in range(2))
     assert sum(len(part.observed) for part in first) == 8
     for one, other in zip(first, second, strict=True):
@@ -199,7 +199,7 @@ def test_held_out_rows_and_their_masks_are_the_same_for_all_seeds() -> None:
 
 
 def test_variants_that_compute_less_cost_less_and_batches_in_proportion() -> None:
-    """Curves against operations would be of the wrong cost."""
+    """Operations follow the heads, in proportion to the batch."""
     cost = {
         name: experiment.step_flops(variant, SIZE, text(), batch=4)
         for name, variant in VARIANTS.items()
@@ -211,15 +211,15 @@ def test_variants_that_compute_less_cost_less_and_batches_in_proportion() -> Non
     assert eight == pytest.approx(2 * four)
 
 
-def test_steps_for_a_budget_by_hand() -> None:
-    """Models would be compared at other budgets than the ledger says."""
+def test_steps_for_a_budget() -> None:
+    """Steps for a budget are rounded, with one at least."""
     assert experiment.steps_for(1000, 100) == 10
     assert experiment.steps_for(1000, 130) == 8
     assert experiment.steps_for(10, 130) == 1
 
 
-def test_the_recipe_warms_up_for_its_share_and_ends_near_0() -> None:
-    """A short run would have the warm-up of a long one, and tuning not carry over."""
+def test_recipe() -> None:
+    """The warm-up is a share of the steps, and the rate ends near 0."""
     choice = OptimisationSettings(warmup=0.2, betas=(0.8, 0.9), weight_decay=0.3, clip=2)
     found = experiment.recipe(choice, 50, 0.01)
     rates = [found.rate(step) for step in range(50)]
@@ -262,14 +262,14 @@ def study(**changes: object) -> PretrainingSettings:
         ({"comparisons": {"a": comparison("v1", "none")}}, "no variant named none"),
     ],
 )
-def test_contradictions_are_told_before_any_job(changes: dict, message: str) -> None:
-    """A training would fail after the queue, or quietly do something else."""
+def test_contradictory_settings(changes: dict, message: str) -> None:
+    """Contradictory settings are refused with their key."""
     with pytest.raises(ValidationError, match=message):
         study(**changes)
 
 
 def test_base_comes_first_and_removed_variants_take_their_comparisons_along() -> None:
-    """Figures would set the others against the wrong model, or the workflow not start."""
+    """Base is first; comparisons of removed variants are removed."""
     variants = {"v1": None, "other": {}, "base": {}}
     comparisons = {"a": comparison("v1", "base"), "b": comparison("other", "base")}
     found = study(variants=variants, comparisons=comparisons)
@@ -278,7 +278,7 @@ def test_base_comes_first_and_removed_variants_take_their_comparisons_along() ->
 
 
 def test_a_history_has_losses_and_operations_since_the_start() -> None:
-    """Curves against operations would be shifted, or training losses be of other steps."""
+    """The history has training losses since the last point, and operations."""
 
     class Run:
         loss = np.array([3.0, 2.0, 1.0])

@@ -44,7 +44,7 @@ def prepared(folder: Path, texts: list[str], *, d_vocab: int = 150, length: int 
 
 
 def test_text_is_made_ready(tmp_path: Path) -> None:
-    """Documents would be in both parts, or in none."""
+    """Every document is packed into exactly one of the two parts."""
     texts = tiny_models.documents(60)
     prepared(tmp_path, texts)
     info = artifacts.read_json(tmp_path / "data.json")
@@ -70,15 +70,15 @@ def test_text_is_made_ready(tmp_path: Path) -> None:
     assert 0 < lines["no_context"] < lines["unigram"] < 6
 
 
-def test_a_corpus_that_fills_no_row_to_measure_on_is_told(tmp_path: Path) -> None:
-    """A training would run to its end, and have no loss."""
+def test_corpus_without_a_validation_row(tmp_path: Path) -> None:
+    """A corpus too short for a validation row is refused with its key."""
     with pytest.raises(SystemExit) as told:
         prepared(tmp_path, tiny_models.documents(2))
     assert str(told.value).startswith("pretraining.corpus: tales is too short for rows of 16")
     assert not (tmp_path / "train.npy").exists()
 
 
-def test_a_vocabulary_that_is_too_small_is_told_by_its_key(tmp_path: Path) -> None:
-    """The library would make a tokenizer of letters, or stop with its own words."""
+def test_vocabulary_below_the_letters(tmp_path: Path) -> None:
+    """A vocabulary too small for the letters is refused with its key."""
     with pytest.raises(SystemExit, match=r"^pretraining.tokenizer: d_vocab.*got 40"):
         prepared(tmp_path, tiny_models.documents(60), d_vocab=40)

@@ -36,8 +36,8 @@ def trained(texts: Iterable[str] = TEXTS, **choices: object) -> Tokenizer:
 # --- tokenizers ---------------------------------------------------------------------------------
 
 
-def test_a_tokenizer_gives_back_what_it_cut() -> None:
-    """Models would read something else than the corpus."""
+def test_tokenizer_round_trip() -> None:
+    """Decoding returns the encoded text."""
     made = trained()
     assert made.get_vocab_size() == 150
     for text in TEXTS[:5]:
@@ -48,7 +48,7 @@ def test_a_tokenizer_gives_back_what_it_cut() -> None:
 
 
 def test_a_tokenizer_is_the_same_in_every_process() -> None:
-    """The library numbers pieces by a hash table, so that every run had other ids."""
+    """A trained tokenizer is the same in every process."""
     program = (
         "import random; from scripts.anatomy.pretraining import tokenizer as t; "
         "r = random.Random(0); word = lambda: ''.join(r.choices('abcdefgh', k=r.randint(3, 7))); "
@@ -65,7 +65,7 @@ def test_a_tokenizer_is_the_same_in_every_process() -> None:
 
 
 def test_words_with_rare_letters_are_unknown_and_teach_nothing() -> None:
-    """Every script of the world would use up the vocabulary."""
+    """Words with rare letters are unknown and do not enter the vocabulary."""
     made = trained([*TEXTS, "horse ж horse"], alphabet=20)
     assert made.encode("horse ж").ids.count(SPECIAL.unk) == 1
     letters = {piece.removeprefix("##") for piece in made.get_vocab()}
@@ -73,20 +73,20 @@ def test_words_with_rare_letters_are_unknown_and_teach_nothing() -> None:
 
 
 def test_case_is_kept_on_demand() -> None:
-    """A cased model could not be trained."""
+    """Case is kept on demand."""
     texts = ["Horse horse Horse goat"] * 5
     assert "Horse" in trained(texts, size=60, lowercase=False).get_vocab()
     assert "Horse" not in trained(texts, size=60).get_vocab()
 
 
-def test_a_vocabulary_without_room_for_pieces_is_told() -> None:
-    """Training would stop in the library, or give letters alone."""
+def test_vocabulary_below_the_letters() -> None:
+    """A vocabulary too small for the letters is refused."""
     with pytest.raises(ValueError, match="d_vocab.*got 32"):
         trained(size=32)
 
 
-def test_a_stored_tokenizer_is_the_librarys(tmp_path: Path) -> None:
-    """Trained models could not be read by others."""
+def test_stored_tokenizer(tmp_path: Path) -> None:
+    """The transformers library reads a stored tokenizer."""
     files = tmp_path / "tokenizer.json", tmp_path / "tokenizer_config.json"
     made = trained()
     tokenizer.save(made, tokenizer.SPECIAL, files)
@@ -99,7 +99,7 @@ def test_a_stored_tokenizer_is_the_librarys(tmp_path: Path) -> None:
 
 
 def test_a_models_tokenizer_needs_a_mask_and_room(tmp_path: Path) -> None:
-    """A decoder's tokenizer would end in a traceback, midway."""
+    """A model's tokenizer without a mask, or above d_vocab, is refused."""
     tiny_models.save_bert(tmp_path / "bert")
     with pytest.raises(ValueError, match="no mask token"):
         tokenizer.of_model(tmp_path / "bert", 500)
@@ -127,7 +127,7 @@ def packed(folder: Path, documents: list[list[int]], length: int, d_vocab: int =
 def test_packing_loses_nothing_but_the_tail(
     documents: list[list[int]], length: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Words would be lost at the ends of documents, or read twice."""
+    """Packing keeps all tokens except the tail."""
     rows = data.read(packed(tmp_path_factory.mktemp("rows"), documents, length))
     stream = [token for ids in documents for token in [SPECIAL.sep, *ids]][1:]
     assert rows.shape == (len(stream) // (length - 2), length)
@@ -139,7 +139,7 @@ def test_packing_loses_nothing_but_the_tail(
 def test_rows_are_memory_mapped_in_the_smallest_integers(
     d_vocab: int, dtype: type, tmp_path: Path
 ) -> None:
-    """A large corpus would not fit into memory, or its largest ids wrap around."""
+    """Rows are memory-mapped in the smallest integer type."""
     last = d_vocab - 1
     rows = data.read(packed(tmp_path, [[last] * 1000], 10, d_vocab))
     assert isinstance(rows, np.memmap) and rows.dtype == dtype
@@ -147,7 +147,7 @@ def test_rows_are_memory_mapped_in_the_smallest_integers(
 
 
 def test_damaged_rows_name_their_file(tmp_path: Path) -> None:
-    """A disk that was full would end in a riddle."""
+    """Damaged rows are refused with their file."""
     path = packed(tmp_path, [[7] * 1000], 10)
     path.write_bytes(path.read_bytes()[:500])
     for wrong in (path, tmp_path / "none.npy"):
@@ -155,15 +155,15 @@ def test_damaged_rows_name_their_file(tmp_path: Path) -> None:
             data.read(wrong)
 
 
-def test_documents_are_held_out_at_their_share_and_always_the_same() -> None:
-    """Models would be measured on what they were trained on, or on nothing."""
+def test_split() -> None:
+    """The split has the configured share and is always the same."""
     first, second = ([next(of) for _ in range(4000)] for of in (data.split(0.1), data.split(0.1)))
     assert first == second
     assert sum(first) == pytest.approx(400, abs=60)
 
 
 def test_every_epoch_reads_every_row_once_in_another_order() -> None:
-    """Some of the text would never be read, or the order repeat."""
+    """Every epoch has every row once, in another order."""
     rows = np.arange(20)[:, None]
     at = data.rows_of_step(rows, batch=5, seed=0)
     epochs = [np.concatenate([at(step) for step in range(e * 4, e * 4 + 4)]) for e in (0, 1)]
@@ -183,15 +183,15 @@ def text(train: int = 40, held: int = 6, length: int = 16) -> data.Text:
     )
 
 
-def test_a_batch_larger_than_the_text_is_told() -> None:
-    """No batch could ever be drawn."""
+def test_batch_larger_than_the_text() -> None:
+    """A batch larger than the text is refused."""
     data.check_batch(text(), 40)
     with pytest.raises(ValueError, match="got 41"):
         data.check_batch(text(), 41)
 
 
 def test_text_is_loaded_with_its_ids(tmp_path: Path) -> None:
-    """Special tokens would be masked, since nobody knew them."""
+    """Text is loaded with its special tokens; damaged files are refused."""
     path = packed(tmp_path, [[7] * 100], 10)
     info = {"d_vocab": 64, "d_tokens": D_TOKENS, "special": SPECIAL._asdict()}
     info["digests"] = dict.fromkeys(("train", "validation"), artifacts.digest(path))
@@ -208,7 +208,7 @@ def test_text_is_loaded_with_its_ids(tmp_path: Path) -> None:
 
 
 def test_counts_are_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The baseline would know a part of the text only."""
+    """Counts include all rows."""
     monkeypatch.setattr(data, "ROWS_PER_CHUNK", 7)
     rows = text().train
     assert (data.counts(rows, 60) == np.bincount(rows.ravel(), minlength=60)).all()
@@ -224,7 +224,7 @@ def masked(rows: np.ndarray, choice: PretrainingMaskingSettings, seed: int = 0) 
 
 
 def test_shares_of_masks_are_as_configured() -> None:
-    """A study of masked language models would be of another objective."""
+    """Masking has the configured probabilities."""
     rows = np.random.default_rng(1).integers(5, D_TOKENS, (400, 100))
     choice = PretrainingMaskingSettings(mask_prob=0.2, random_prob=0.3, keep_prob=0.1)
     found = masked(rows, choice)
@@ -237,7 +237,7 @@ def test_shares_of_masks_are_as_configured() -> None:
 
 
 def test_only_ordinary_tokens_are_selected_and_the_others_stay() -> None:
-    """Padding and [SEP] are easy to predict: the loss would look good."""
+    """Only ordinary tokens are selected; others are unchanged."""
     rows = np.random.default_rng(2).integers(0, 10, (50, 40))
     found = masked(rows, PretrainingMaskingSettings(mask_prob=0.9))
     assert not np.isin(found.target, SPECIAL).any()
@@ -248,7 +248,7 @@ def test_only_ordinary_tokens_are_selected_and_the_others_stay() -> None:
 
 
 def test_masks_are_a_function_of_seed_and_purpose() -> None:
-    """Variants would be trained and measured on different tasks."""
+    """Masks depend on the seed and the purpose only."""
     some = text()
     first, again, other = (some.masked(some.train, seed, "masks", 3) for seed in (0, 0, 1))
     assert (first.observed == again.observed).all()
@@ -256,7 +256,7 @@ def test_masks_are_a_function_of_seed_and_purpose() -> None:
 
 
 def test_repeated_targets_are_those_seen_elsewhere_in_the_row() -> None:
-    """The loss that association could lower would be of other places."""
+    """Repeated targets are those visible elsewhere in their row."""
     observed = np.array([[2, 7, 4, 8, 9, 3], [2, 7, 7, 4, 9, 3]])
     index = np.array([2, 3, 7, 9, 10])
     target = np.array([7, 8, 7, 8, 11])
@@ -265,8 +265,8 @@ def test_repeated_targets_are_those_seen_elsewhere_in_the_row() -> None:
     assert found.repeated.tolist() == [True, False, True, False, False]
 
 
-def test_baselines_by_hand() -> None:
-    """Lines in the figures would be beaten, or missed, for the wrong reason."""
+def test_baselines() -> None:
+    """Baselines have the values of Bayes' rule."""
     # ordinary tokens 5 and 6, of frequencies 3/4 and 1/4 with one more of each
     counts = np.array([9, 9, 9, 9, 9, 2, 0])
     choice = PretrainingMaskingSettings(mask_prob=0.5, random_prob=0.2, keep_prob=0.1)
@@ -287,7 +287,7 @@ def test_baselines_by_hand() -> None:
 
 
 def test_no_guess_without_context_is_better_than_the_baseline() -> None:
-    """A model would seem to use context that it does not have."""
+    """No guess from the observed token is better than the baseline."""
     rng = np.random.default_rng(3)
     u = rng.dirichlet(np.ones(len(ORDINARY)))
     rows = rng.choice(ORDINARY, (500, 200), p=u)

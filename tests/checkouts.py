@@ -1,16 +1,24 @@
-"""Copies of the project to run, edit and plan again, the way its users do: by the command line."""
+"""Copies of the project that tests run and edit, from the command line, as users do."""
 
 import ast
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
+from contextlib import chdir
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import yaml
 from filelock import FileLock
+from snakemake_logger_plugin_jobs import PREFIX
+
+from scripts import job
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [
@@ -34,10 +42,10 @@ NAMED = [
 
 
 class Plan(NamedTuple):
-    """What a dry run would do, `all` left out: jobs by rule, and the message of every job."""
+    """The jobs of a dry run without `all`: how many of each rule, and each with its wildcards."""
 
     rules: dict[str, int]
-    messages: set[str]
+    jobs: set[str]  # for example "topic_train lda value_squared"
 
 
 NOTHING = Plan({}, set())
@@ -60,62 +68,62 @@ class Checkout:
             self.write(tiny())
 
     def command(self, *arguments: str | Path) -> list[str | Path]:
-        """A command line of snakemake."""
-        place = ["-s", self.source / "Snakefile"] if self.source != self.directory else []
+        """Return a command line of snakemake."""
+        snakefile = ["-s", self.source / "Snakefile"] if self.source != self.directory else []
         configfile = [] if "--configfile" in arguments else ["--configfile", self.overlay]
-        return [*self.prefix, SNAKEMAKE, *place, "--cores", "2", *configfile, *arguments]
+        return [*self.prefix, SNAKEMAKE, *snakefile, "--cores", "2", *configfile, *arguments]
 
-    def snakemake(self, *arguments: str | Path, status: int = 0, timeout: float = 900) -> str:
-        """Everything that snakemake prints; it must end with the exit status `status`."""
-        return called(self.command(*arguments), self.directory, status=status, timeout=timeout)
+    def snakemake(self, *arguments: str | Path, status: int = 0, **options: Any) -> str:
+        """Return what snakemake prints; assert that it ends with the exit status `status`."""
+        return called(self.command(*arguments), self.directory, status=status, **options)
 
     def plan(self, *arguments: str | Path) -> Plan:
-        """What snakemake would do."""
-        printed = self.snakemake("-n", *arguments)
-        if "Nothing to be done" in printed:
-            return NOTHING
-        table = re.search(r"^Job stats:\njob .*\n-.*\n((?:\w+ +\d+\n)+)", printed, re.M)
-        assert table, printed
-        rules = {rule: int(count) for rule, count in map(str.split, table[1].splitlines())}
-        del rules["total"]
-        rules.pop("all", None)
-        return Plan(rules, set(re.findall(r"^ *Job \d+: (.*)$", printed, re.M)))
+        """Return the jobs that snakemake would run."""
+        env = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+        printed = self.snakemake("-n", "--logger", "jobs", *arguments, env=env).splitlines()
+        lines = {line.removeprefix(PREFIX) for line in printed if line.startswith(PREFIX)}
+        jobs = lines - {"all"}
+        return Plan(dict(Counter(job.split()[0] for job in jobs)), jobs)
 
-    def by_hand(self, module: str, *arguments: str | Path, status: int = 0) -> str:
-        """What `python -m module` prints."""
+    def failure(self, *arguments: str | Path) -> str:
+        """Return the last line of the log of the job that fails."""
+        return self.log_of_failure(self.snakemake(*arguments, status=1)).splitlines()[-1]
+
+    def standalone(self, module: str, *arguments: str | Path, status: int = 0) -> str:
+        """Return what a script prints that is run as `python -m module`."""
         command = [sys.executable, "-m", module, *arguments, "--configfile", self.overlay]
         return called(command, self.source, status=status)
 
     def log_of_failure(self, printed: str) -> str:
-        """The log of the job that failed, in what snakemake printed."""
+        """Return the log of the job that failed, which is part of what snakemake printed."""
         (line,) = [line for line in printed.splitlines() if line.strip().startswith("log: ")]
         log = (self.directory / line.split()[1]).read_text(encoding="utf-8")
-        assert log in printed  # on the terminal as well
+        assert log in printed
         assert "Traceback" not in log
         return log
 
     def path(self, name: str) -> Path:
-        """A file among the results."""
+        """Return the path of a result."""
         return self.directory / "results" / name
 
     def write(self, overlay: dict[str, Any]) -> None:
-        """Makes a mapping the overlay on config.yaml."""
+        """Write the overlay on config.yaml."""
         self.overlay.write_text(yaml.safe_dump(overlay, sort_keys=False), encoding="utf-8")
 
     def configure(self, **changes: Any) -> None:
-        """Lays changes over the overlay."""
+        """Merge changes into the overlay."""
         overlay = yaml.safe_load(self.overlay.read_text(encoding="utf-8"))
         self.write(merged(overlay, changes))
 
     def substitute(self, pattern: str, replacement: str, file: str) -> None:
-        """Replaces all that a regular expression finds in a source file; it must find something."""
+        """Replace what a regular expression matches in a source file; assert that it matches."""
         path = self.source / file
         text, count = re.subn(pattern, replacement, path.read_text(encoding="utf-8"), flags=re.M)
         assert count, f"{pattern} is not in {file}"
         path.write_text(text, encoding="utf-8")
 
     def edit(self, file: str, function: str) -> None:
-        """Puts one more statement into a function of a source file."""
+        """Add a statement to a function of a source file."""
         path = self.source / file
         text = path.read_text(encoding="utf-8")
         (body,) = [
@@ -130,32 +138,43 @@ class Checkout:
 
 
 def called(
-    command: list[str | Path], folder: Path, *, status: int = 0, timeout: float = 900
+    command: list[str | Path],
+    folder: Path,
+    *,
+    status: int = 0,
+    timeout: float = 900,
+    **options: Any,
 ) -> str:
-    """What a command prints; it must end with the exit status `status`."""
+    """Return what a command prints; assert that it ends with the exit status `status`."""
     done = subprocess.run(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=timeout,
+        timeout=timeout, **options,
     )  # fmt: skip
     assert done.returncode == status, done.stdout
     return done.stdout
 
 
+@cache
+def workflow() -> Any:
+    """Return the workflow as Snakemake loads it with config.yaml, for tests of its rules."""
+    with TemporaryDirectory() as folder, chdir(folder), job._workflow({}) as loaded:
+        return loaded
+
+
 def copied(source: Path, target: Path, *, results: bool = False) -> Path:
-    """A copy of the project in `source`, on demand with all that it has made; dates are kept."""
+    """Copy the project in `source`, with its results if asked, and keep dates; return `target`."""
     target.mkdir(parents=True)
     made = ["mine.yaml", "inputs", "results", "logs", ".snakemake"] if results else []
-    for name in SOURCES + made:
-        place = source / name
-        if place.is_dir():
-            shutil.copytree(place, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (source / name for name in SOURCES + made):
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copy2(place, target / name)
+            shutil.copy2(path, target)
     return target
 
 
 def once(base: Path, name: str, make: Callable[[Path], None]) -> Path:
-    """A folder that is made once for all workers. Only to copy."""
+    """Return a folder that the first worker makes; tests may read and copy it."""
     mark = base / f"{name}-finished"
     with FileLock(base / f"{name}.lock"):
         if not mark.exists():
@@ -165,28 +184,28 @@ def once(base: Path, name: str, make: Callable[[Path], None]) -> Path:
 
 
 def smoked(folder: Path, *arguments: str | Path) -> str:
-    """Makes a project in a folder and runs config/smoke.yaml in it; what snakemake prints."""
+    """Copy the project, run config/smoke.yaml in the copy, and return what snakemake prints."""
     project = Checkout(copied(ROOT, folder))
     project.write(yaml.safe_load(SMOKE.read_text(encoding="utf-8")))
     return project.snakemake(*arguments, timeout=1500)
 
 
 def tiny() -> dict[str, Any]:
-    """The overlay of tiny.yaml, with null for all that config.yaml has beyond it."""
+    """Return the overlay tiny.yaml, with null for named entries that only config.yaml has."""
     base, own = (
         yaml.safe_load(path.read_text(encoding="utf-8"))
         for path in (ROOT / "config.yaml", Path(__file__).with_name("tiny.yaml"))
     )
-    for place in NAMED:
-        there, here = base, own
-        for key in place:
-            there, here = there.get(key, {}), here.setdefault(key, {})
-        here |= dict.fromkeys(there.keys() - here.keys())
+    for section in NAMED:
+        theirs, ours = base, own
+        for key in section:
+            theirs, ours = theirs.get(key, {}), ours.setdefault(key, {})
+        ours |= dict.fromkeys(theirs.keys() - ours.keys())
     return own
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """One mapping laid over another, as --configfile does."""
+    """Return a mapping with changes merged into it, as --configfile does."""
     result = dict(base)
     for key, value in changes.items():
         deeper = isinstance(value, dict) and isinstance(result.get(key), dict)

@@ -1,4 +1,4 @@
-"""One thread for every test, which tests are run, and projects for those of the workflow."""
+"""Fixtures: one thread for each test, options for slow tests, projects of the workflow."""
 
 import os
 
@@ -12,13 +12,13 @@ from checkouts import ROOT, Checkout, copied, once, smoked
 from hypothesis import settings
 from trainings import Training
 
-# A machine that others use as well has no steady clock.
+# Deadlines fail on a shared machine
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option that runs all tests."""
+    """Add the option that runs slow tests."""
     parser.addoption("--slow", action="store_true", help="run what is marked `slow` as well")
 
 
@@ -44,27 +44,27 @@ def pytest_runtest_setup() -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
-# --- projects: fresh ones, and copies of one that has run -----------------------------------------
+# --- projects ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A folder that all workers have in common."""
+    """Return a folder that all workers share."""
     base = tmp_path_factory.getbasetemp()
     return base if worker_id == "master" else base.parent
 
 
 @pytest.fixture(scope="session")
 def inputs(shared: Path) -> Path:
-    """The models and the text that tiny.yaml names."""
-    import tiny_models  # here, for transformers takes seconds
+    """Return the folder of models and texts that tiny.yaml names."""
+    import tiny_models  # transformers takes seconds to import
 
     return once(shared, "inputs", tiny_models.save_inputs)
 
 
 @pytest.fixture(scope="session")
 def finished(shared: Path, inputs: Path) -> Path:
-    """A project with the finished results of tiny.yaml."""
+    """Return a project with the finished results of tiny.yaml; tests copy it."""
     return once(
         shared, "tiny", lambda folder: Checkout(copied(ROOT, folder), inputs=inputs).snakemake()
     )
@@ -72,19 +72,19 @@ def finished(shared: Path, inputs: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def smoke(shared: Path) -> Checkout:
-    """A project with the finished results of config/smoke.yaml. Only to look at."""
+    """Return a project with the results of config/smoke.yaml, which no test changes."""
     return Checkout(once(shared, "smoke", smoked))
 
 
 @pytest.fixture
 def checkout(finished: Path, tmp_path: Path) -> Checkout:
-    """A project whose results are finished, to edit at will."""
+    """Return a copy of the finished project that the test may change."""
     return Checkout(copied(finished, tmp_path / "checkout", results=True))
 
 
 @pytest.fixture
 def fresh(inputs: Path, tmp_path: Path) -> Checkout:
-    """The project as it is, with an empty folder elsewhere for results."""
+    """Return the project itself with an empty folder for results."""
     return Checkout(ROOT, tmp_path / "elsewhere", inputs=inputs)
 
 
@@ -93,14 +93,14 @@ def fresh(inputs: Path, tmp_path: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def uninterrupted(shared: Path) -> Training:
-    """A training that nobody disturbed."""
+    """Return a training that ran to its end without interruption."""
     folder = once(shared, "uninterrupted", lambda folder: Training(folder).finish())
     return Training(folder)
 
 
 @pytest.fixture
 def training(tmp_path: Path, uninterrupted: Training) -> Training:
-    """A training to be disturbed, its corpus in place."""
+    """Return a training that the test may interrupt, with its corpus."""
     training = Training(tmp_path)
     training.take_corpus(uninterrupted)
     return training

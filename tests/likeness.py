@@ -1,4 +1,4 @@
-"""Which results are those of another run: bit for bit, but for times and memory."""
+"""Compare the results of two runs bit for bit, except times and memory."""
 
 import json
 import re
@@ -8,17 +8,17 @@ from typing import Any
 
 import pandas as pd
 
-# What depends on the machine and its load, not on what is computed:
+# Keys and columns that depend on the machine and its load
 MEASURED = re.compile(
     "provenance"  # seconds and memory of the job, in every run.json
     "|.*seconds.*|peak_.*memory_mb"  # the same in runs.csv, and times of a step in pretraining
 )
-# pretraining's figures with a panel of times: of what heads cost, and of curves against time
+# Figures with a panel of times
 DRAWN = re.compile(r"pretraining/figures/(cost|curves)\.(png|svg)")
 
 
 def compared(results: Path) -> dict[str, bytes]:
-    """What is compared of every file that is under its real name, by that name."""
+    """Return what is compared of each result, by its path; temporary files are left out."""
     return {
         str(path.relative_to(results)): bits(path)
         for path in sorted(results.rglob("*"))
@@ -27,12 +27,12 @@ def compared(results: Path) -> dict[str, bytes]:
 
 
 def left_out(path: Path) -> bool:
-    """Drawings of times; the state of trainings, temporary files, and Snakemake's own."""
+    """Return whether a file is a figure of times, a training's state or Snakemake's."""
     return bool(DRAWN.fullmatch(str(path))) or any(part.startswith(".") for part in path.parts)
 
 
 def bits(path: Path) -> bytes:
-    """The content of a file, what was measured of the machine left out."""
+    """Return the content of a file without what depends on the machine."""
     if path.suffix == ".json":
         return json.dumps(without(json.loads(path.read_text("utf-8"))), sort_keys=True).encode()
     if path.suffix == ".csv":
@@ -42,15 +42,15 @@ def bits(path: Path) -> bytes:
 
 
 def without(value: Any) -> Any:
-    """JSON without the keys in MEASURED."""
+    """Return JSON without the keys in MEASURED."""
     if isinstance(value, dict):
         return {key: without(item) for key, item in value.items() if not MEASURED.fullmatch(key)}
     return [without(item) for item in value] if isinstance(value, list) else value
 
 
-def assert_like(expected: Mapping[str, bytes], found: Mapping[str, bytes]) -> None:
-    """Names the files that differ."""
+def assert_like(expected: Mapping[str, bytes], actual: Mapping[str, bytes]) -> None:
+    """Assert that no file differs, and name those that do."""
     differ = [
-        name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
+        name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name)
     ]
     assert not differ, sorted(differ)

@@ -1,8 +1,8 @@
-"""A SLURM of one node on the loopback interface, with pretended GPUs, for as long as it is needed.
+"""Run a SLURM of one node on the loopback interface, with device files in place of GPUs.
 
-The daemons are those of Debian's packages slurm-wlm and munge. State, keys, sockets and logs lie
-in one folder. Outside of it are only two links in /etc/slurm, where every command looks by itself.
-Needs root, for the daemons and for the device files.
+The daemons are those of Debian's packages slurm-wlm and munge. State, keys, sockets and logs are
+in one folder; only two links, in /etc/slurm, are outside of it. The daemons and the device files
+need root.
 """
 
 import os
@@ -19,7 +19,7 @@ DAEMONS = ("munged", "slurmctld", "slurmd")
 CLIENTS = ("sbatch", "srun", "squeue", "scontrol", "sinfo", "scancel")
 ETC = Path("/etc/slurm")
 FILES = ("slurm.conf", "gres.conf")
-NULL = os.makedev(1, 3)  # a pretended GPU is a copy of /dev/null
+NULL = os.makedev(1, 3)  # the device file of a GPU is a copy of /dev/null
 PATIENCE = 60  # seconds
 
 CONFIGURATION = """
@@ -61,19 +61,19 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> str:
-    """Why no SLURM can be started here; empty if one can."""
+    """Return why no SLURM can start here, or an empty string."""
     absent = [name for name in (*DAEMONS, *CLIENTS) if not shutil.which(name)]
     if absent:
         return f"not installed: {', '.join(absent)}"
     if os.geteuid() != 0:
         return "only root can start the daemons"
-    taken = [str(ETC / name) for name in FILES if (ETC / name).exists()]
-    return f"this machine has a SLURM of its own: {', '.join(taken)}" if taken else ""
+    existing = [str(ETC / name) for name in FILES if (ETC / name).exists()]
+    return f"this machine has a SLURM of its own: {', '.join(existing)}" if existing else ""
 
 
 @contextmanager
 def running(folder: Path, *, cpus: int, memory: int, gpus: int) -> Iterator[None]:
-    """Within the block SLURM's commands reach a node with `memory` MB."""
+    """Run a node with `memory` MB, which SLURM's commands reach within the block."""
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
     (folder / "munge.key").write_bytes(os.urandom(128))
@@ -101,17 +101,17 @@ def running(folder: Path, *, cpus: int, memory: int, gpus: int) -> Iterator[None
 
 
 def _of_munge(folder: Path) -> list[str]:
-    places = {"key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed"}
-    # forced, for a temporary folder is closed to other users, whom munge would have ask as well
+    files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed"}
+    # --force: munge refuses a folder that other users cannot read
     return [
         "--foreground",
         "--force",
-        *(f"--{name}={folder}/munge.{end}" for name, end in places.items()),
+        *(f"--{name}={folder}/munge.{end}" for name, end in files.items()),
     ]
 
 
 def _end_jobs() -> None:
-    """End what still runs: jobs live on without the daemons."""
+    """Cancel running jobs, which outlive the daemons."""
     limit = time.monotonic() + PATIENCE
     while _printed("squeue", "--noheader") and time.monotonic() < limit:
         _printed("scancel", "--user", str(os.geteuid()))
@@ -123,7 +123,7 @@ def _printed(*command: str) -> str:
 
 
 def _start(name: str, folder: Path, undo: ExitStack, *options: str) -> None:
-    """Start a daemon in the foreground, to be stopped by `undo`."""
+    """Start a daemon in the foreground; `undo` stops it."""
     with (folder / f"{name}.out").open("w") as out:
         daemon = subprocess.Popen([name, *options], stdout=out, stderr=out, start_new_session=True)
     undo.callback(_stop, daemon)
@@ -139,7 +139,7 @@ def _stop(daemon: subprocess.Popen[bytes]) -> None:
 
 
 def _wait_for_node(folder: Path) -> None:
-    """Wait until a job runs."""
+    """Wait until the node runs a job."""
     limit = time.monotonic() + PATIENCE
     while time.monotonic() < limit:
         command = ["srun", "--ntasks=1", "--immediate=5", "true"]
@@ -155,6 +155,6 @@ def _wait_for_node(folder: Path) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return place.getsockname()[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]

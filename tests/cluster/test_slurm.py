@@ -1,4 +1,4 @@
-"""The workflow on a real SLURM of one node: what it asks for, and that the results are the same."""
+"""The workflow on a SLURM of one node: what its jobs request, and that results are the same."""
 
 import os
 import re
@@ -11,14 +11,14 @@ from pathlib import Path
 import one_node
 import psutil
 import pytest
-from checkouts import ROOT, SNAKEMAKE, Checkout, smoked
+from checkouts import ROOT, SNAKEMAKE, Checkout, smoked, workflow
 from likeness import assert_like, compared
 from trainings import PATIENCE, Training, until
 
 pytestmark = pytest.mark.skipif(bool(one_node.missing()), reason=one_node.missing())
 
 PROFILE = ["--workflow-profile", ROOT / "profiles/slurm"]
-# no accounting database, and nobody else who asks: look at the queue, and often
+# Without an accounting database the queue has the state of jobs
 HERE = ["--slurm-no-account", "--slurm-status-command", "squeue"]
 HERE += ["--slurm-init-seconds-before-status-checks", "2", "--retries", "0"]
 CARD = """
@@ -35,7 +35,7 @@ with lease("cuda", gpus_allocated=1, folder=Path("leases"), device_count=1, time
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One node with two cores and two pretended GPUs."""
+    """Run a node with two cores and two device files as GPUs."""
     with ExitStack() as stack:
         folder = tmp_path_factory.mktemp("slurm")
         try:
@@ -47,35 +47,33 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def studies(pytestconfig: pytest.Config) -> list[str]:
-    """What SLURM is to run: one study, or with `--slow` all."""
+    """Return the studies that SLURM runs: one, or all with `--slow`."""
     every = ["topic", "text", "embedding", "lego", "pretraining"]
     return every if pytestconfig.getoption("slow") else every[:1]
 
 
 class Submission(dict[str, str]):
-    """What SLURM knows of a job, by SLURM's names."""
+    """The attributes of a SLURM job, with SLURM's names."""
 
     @property
     def group(self) -> str:
-        """The group, or the rule, that was submitted."""
+        """The group that was submitted."""
         (name,) = re.findall(r"slurm_logs/(?:group|rule)_(\w+)", self["StdOut"])
         return max((known for known in groups() if name.startswith(known)), key=len)
 
 
 def groups() -> dict[str, bool]:
-    """The groups of the rules, and whether a rule in them asks for a GPU."""
-    found: dict[str, bool] = {}
-    for file in (ROOT / "rules").glob("*.smk"):
-        for rule in re.split(r"^(?=rule )", file.read_text("utf-8"), flags=re.M):
-            named = re.search(r'group:\s+(?:"(\w+)"|trainings\("(\w+)"\))', rule)
-            if named:
-                group = named[1] or f"{named[2]}_trainings"
-                found[group] = found.get(group, False) or "gpu=1" in rule
-    return found
+    """Return the groups of jobs, and whether a rule of the group requests a GPU."""
+    gpu: dict[str, bool] = {}
+    for rule in workflow().rules:
+        group = rule.ruleinfo.group
+        if group:
+            gpu[group] = gpu.get(group, False) or "gpu" in rule.resources
+    return gpu
 
 
 def submissions() -> list[Submission]:
-    """All batch jobs that were submitted to SLURM so far."""
+    """Return all batch jobs that were submitted to SLURM so far."""
     printed = subprocess.run(
         ["scontrol", "show", "job", "--oneliner"], check=True, capture_output=True, text=True
     ).stdout
@@ -88,7 +86,7 @@ def submissions() -> list[Submission]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, studies: list[str]) -> tuple[Checkout, str]:
-    """A project in which SLURM has run config/smoke.yaml, and what Snakemake printed."""
+    """Return a project in which SLURM ran config/smoke.yaml, and what Snakemake printed."""
     folder = tmp_path_factory.mktemp("smoke") / "project"
     printed = smoked(folder, *PROFILE, *HERE, "--", *studies)
     return Checkout(folder), printed
@@ -97,8 +95,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, studies: list[str]) -> tuple[C
 def test_results_are_those_of_a_local_run(
     run: tuple[Checkout, str], smoke: Checkout, studies: list[str]
 ) -> None:
-    """A number would depend on where it was computed."""
-    there, here = (
+    """Results from SLURM equal those of a local run."""
+    remote, local = (
         {
             name: bits
             for name, bits in compared(project.path("")).items()
@@ -106,18 +104,18 @@ def test_results_are_those_of_a_local_run(
         }
         for project in (run[0], smoke)
     )
-    assert here
-    assert_like(here, there)
+    assert local
+    assert_like(local, remote)
 
 
-def test_submissions_ask_for_what_their_rules_need(
+def test_submissions_request_what_their_rules_state(
     run: tuple[Checkout, str], studies: list[str]
 ) -> None:
-    """Trainings would wait in a queue without GPUs, or be killed for memory or time."""
+    """Each group is submitted, with a GPU if one of its rules uses one, with memory and time."""
     wants_gpu = {group: gpu for group, gpu in groups().items() if group.startswith(tuple(studies))}
-    asked = submissions()
-    assert {submission.group for submission in asked} == wants_gpu.keys()
-    for submission in asked:
+    requests = submissions()
+    assert {submission.group for submission in requests} == wants_gpu.keys()
+    for submission in requests:
         gpus = submission.get("TresPerJob", "")
         assert gpus == ("gres:gpu:1" if wants_gpu[submission.group] else ""), submission
         assert re.fullmatch(r"\d+[MG]", submission["MinMemoryNode"])
@@ -125,17 +123,17 @@ def test_submissions_ask_for_what_their_rules_need(
 
 
 def test_small_jobs_share_submissions(run: tuple[Checkout, str]) -> None:
-    """The queue would drown in jobs of seconds."""
-    jobs, together = told(run[1])
-    assert together == run[1].count("has been submitted with SLURM jobid")
-    assert jobs > 5 * together
+    """A submission has more than five jobs on average."""
+    jobs, submitted = submission_counts(run[1])
+    assert submitted == run[1].count("has been submitted with SLURM jobid")
+    assert jobs > 5 * submitted
 
 
 def test_the_default_run_has_few_submissions(tmp_path: Path) -> None:
-    """The same, for the run that everybody starts with; the number is in the README."""
+    """config.yaml has fewer than 40 submissions."""
     sbatch = tmp_path / "bin/sbatch"
     sbatch.parent.mkdir()
-    sbatch.write_text("#!/bin/sh\nexit 1\n")  # nothing is to run
+    sbatch.write_text("#!/bin/sh\nexit 1\n")  # no job runs
     sbatch.chmod(0o755)
     command = [SNAKEMAKE, "--directory", tmp_path, "-s", ROOT / "Snakefile", *PROFILE, *HERE]
     environment = os.environ | {"PATH": f"{sbatch.parent}:{os.environ['PATH']}"}
@@ -149,20 +147,20 @@ def test_the_default_run_has_few_submissions(tmp_path: Path) -> None:
                 break
         for process in [snakemake, *snakemake.children(recursive=True)]:
             process.kill()
-    jobs, together = told(printed)
+    jobs, submitted = submission_counts(printed)
     assert jobs > 300
-    assert together < 40
+    assert submitted < 40
 
 
-def told(printed: str) -> tuple[int, int]:
-    """How many jobs go to the cluster, and in how many submissions, in what Snakemake printed."""
-    found = re.search(r"^To the cluster: (\d+) jobs in (\d+) submissions$", printed, re.M)
-    assert found, printed
-    return int(found[1]), int(found[2])
+def submission_counts(printed: str) -> tuple[int, int]:
+    """Return the numbers of jobs and of submissions that Snakemake printed."""
+    line = re.search(r"^To the cluster: (\d+) jobs in (\d+) submissions$", printed, re.M)
+    assert line, printed
+    return int(line[1]), int(line[2])
 
 
-def test_two_jobs_get_two_cards_and_neither_waits(tmp_path: Path) -> None:
-    """Both would compute on the first card, or the second wait for it."""
+def test_two_jobs_use_two_cards_at_the_same_time(tmp_path: Path) -> None:
+    """Two jobs with a GPU each lease different cards, and neither waits for the other."""
     command = ["srun", "--ntasks=1", "--gpus=1", "--mem=500", sys.executable, "-c", CARD]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     jobs = [
@@ -171,18 +169,18 @@ def test_two_jobs_get_two_cards_and_neither_waits(tmp_path: Path) -> None:
         )
         for _ in range(2)
     ]  # fmt: skip
-    told = [job.communicate(timeout=60)[0].split() for job in jobs]
+    lines = [job.communicate(timeout=60)[0].split() for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0]
-    devices, cards, starts, ends = zip(*told, strict=True)
-    assert devices == ("cuda:0", "cuda:0")  # what torch calls the only card that it sees
+    devices, cards, starts, ends = zip(*lines, strict=True)
+    assert devices == ("cuda:0", "cuda:0")  # a job sees one card
     assert {*cards} == {"0", "1"}
     assert max(map(float, starts)) < min(map(float, ends))
 
 
-def test_a_preempted_training_goes_on_when_it_is_submitted_again(
+def test_a_preempted_training_continues_at_the_next_attempt(
     training: Training, uninterrupted: Training
 ) -> None:
-    """A time limit of the partition would cost the training so far."""
+    """A training that SLURM ends continues from its saved step, with twice the memory."""
     again = [*HERE[:-1], "1"]  # one retry
     training.command += [*PROFILE, *again]
     snakemake = training.start()
@@ -194,10 +192,9 @@ def test_a_preempted_training_goes_on_when_it_is_submitted_again(
     assert "going on from step" in training.log
     assert training.outputs() == uninterrupted.outputs()
     first, second = (job for job in submissions() if job["JobId"] not in before)
-    # and for more memory, which may have been what it lacked
     assert 2 * megabytes(first["MinMemoryNode"]) == megabytes(second["MinMemoryNode"])
 
 
 def megabytes(amount: str) -> int:
-    """SLURM's amount of memory as a number."""
+    """Return an amount of memory of SLURM in MB."""
     return int(amount[:-1]) * {"M": 1, "G": 1024}[amount[-1]]

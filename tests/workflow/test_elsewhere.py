@@ -1,4 +1,4 @@
-"""Other places: other folders, a checkout that nobody may write to, another workflow, a cache."""
+"""Results in another folder, a read-only checkout, use as a module, a cache for projects."""
 
 import shutil
 import subprocess
@@ -11,8 +11,8 @@ from checkouts import NOTHING, ROOT, Checkout, called, copied, merged, tiny
 SOME = ["results/topic/lda/value_squared/seed0/run.json", "results/models/encoder/source.json"]
 
 
-def test_results_go_where_directory_says(inputs: Path, tmp_path: Path) -> None:
-    """A big disk or a shared checkout could not be used, or a name of a folder stop everything."""
+def test_results_go_to_the_folder_of_directory(inputs: Path, tmp_path: Path) -> None:
+    """`--directory` writes nothing beside the Snakefile; folders may have spaces and umlauts."""
     source = copied(ROOT, tmp_path / "göteborg 1/source")
     before = {path.name for path in source.iterdir()}
     elsewhere = Checkout(source, tmp_path / "else where/größe ü", inputs=inputs)
@@ -24,10 +24,10 @@ def test_results_go_where_directory_says(inputs: Path, tmp_path: Path) -> None:
 
 
 def test_a_checkout_may_be_read_only(inputs: Path, tmp_path: Path) -> None:
-    """A group could not share one checkout that nobody changes by accident."""
+    """A read-only checkout runs with `--directory`."""
     source = copied(ROOT, tmp_path / "source")
     for path in [source, *source.rglob("*")]:
-        path.chmod(path.stat().st_mode & ~0o222)  # which root does not mind
+        path.chmod(path.stat().st_mode & ~0o222)  # no effect for root, hence the mount
     mounted = ["unshare", "--mount", "sh", "-c"]
     mounted += [
         'mount --bind -o ro "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"',
@@ -70,7 +70,7 @@ use rule * from anatomy exclude all as anatomy_*
 
 @pytest.fixture
 def outer(checkout: Checkout, tmp_path: Path) -> Checkout:
-    """Another workflow that has this one as a module, and finished results of it."""
+    """Return a workflow that has this one as a module, with finished results of it."""
     folder = tmp_path / "outer"
     (folder / "anatomy").mkdir(parents=True)
     snakefile = MODULE.format(snakefile=checkout.source / "Snakefile")
@@ -83,7 +83,7 @@ def outer(checkout: Checkout, tmp_path: Path) -> Checkout:
 
 
 def test_the_workflow_is_a_module_of_another(outer: Checkout) -> None:
-    """Nobody could build on these results in a workflow of their own."""
+    """A rule of another workflow can use a result of this one, which runs what is missing."""
     ledger = outer.directory / "anatomy/results/claims.csv"
     before = ledger.read_bytes()
     ledger.unlink()
@@ -93,13 +93,12 @@ def test_the_workflow_is_a_module_of_another(outer: Checkout) -> None:
 
 
 def test_a_rule_is_imported_into_another_workflow(outer: Checkout, fresh: Checkout) -> None:
-    """A study could not be one target among others."""
-    asked = ["--configfile", "outer.yaml", "--", "anatomy_topic"]
-    assert outer.plan(*asked) == NOTHING  # its results are there
+    """A study is a target in another workflow; a single rule can be imported under another name."""
+    target = ["--configfile", "outer.yaml", "--", "anatomy_topic"]
+    assert outer.plan(*target) == NOTHING
     shutil.rmtree(outer.directory / "anatomy/results")
-    rules = {rule.removeprefix("anatomy_"): n for rule, n in outer.plan(*asked).rules.items()}
+    rules = {rule.removeprefix("anatomy_"): n for rule, n in outer.plan(*target).rules.items()}
     assert rules == fresh.plan("--", "topic").rules
-    # and alone, under another name, on results that are there
     text = (outer.directory / "Snakefile").read_text("utf-8")
     alone = text.replace(
         "use rule * from anatomy exclude all as anatomy_*",
@@ -113,20 +112,20 @@ def test_a_rule_is_imported_into_another_workflow(outer: Checkout, fresh: Checko
 def test_projects_share_what_takes_long_to_read(
     fresh: Checkout, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of Wikipedia would be streamed, and LDA be fitted to it, once for every project."""
+    """With Snakemake's output cache a second project links corpora and LDA fits of the first."""
     monkeypatch.setenv("SNAKEMAKE_OUTPUT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     other = Checkout(ROOT, tmp_path / "other", inputs=inputs)
     tables = [f"text/stories/seed{seed}/topics.csv" for seed in (0, 1)]
-    wanted = ["--cache", "text_corpus", "text_topics", "--"]
-    wanted += [f"results/{table}" for table in tables]
-    fresh.snakemake(*wanted)
-    printed = other.snakemake(*wanted)
-    assert "" == (other.directory / "logs/text/stories/seed1/topics.log").read_text()  # not run
+    arguments = ["--cache", "text_corpus", "text_topics", "--"]
+    arguments += [f"results/{table}" for table in tables]
+    fresh.snakemake(*arguments)
+    printed = other.snakemake(*arguments)
+    assert (other.directory / "logs/text/stories/seed1/topics.log").read_text() == ""
     assert printed.count("Symlinking output file") == 3 + 2 * 4
-    made, taken = (
+    made, linked = (
         [project.path(table).read_bytes() for table in tables] for project in (fresh, other)
     )
-    assert taken == made
-    assert made[0] != made[1]  # a seed is not taken for another
-    assert other.plan(*wanted) == NOTHING
+    assert linked == made
+    assert made[0] != made[1]  # seeds have their own entries in the cache
+    assert other.plan(*arguments) == NOTHING

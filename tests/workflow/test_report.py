@@ -19,19 +19,19 @@ VERDICTS = {"reproduced", "not reproduced", "not testable at this scale"}
 
 @pytest.fixture(scope="module")
 def page(smoke: Checkout) -> str:
-    """The report."""
+    """Return the report."""
     smoke.snakemake("--report", "results/report.html")
     return smoke.path("report.html").read_text("utf-8")
 
 
 def embedded(page: str, name: str) -> Any:
-    """A variable of the report's own script."""
+    """Return a variable of the report's script."""
     (line,) = re.findall(rf'<script id="{name}">\s*var {name} = (.*);$', page, re.M)
     return json.loads(line)
 
 
 def test_the_report_needs_no_network(smoke: Checkout, page: str) -> None:
-    """A report sent to a colleague, or opened on a train, would be empty."""
+    """The report and the ledger load nothing: all data is in the page."""
     for text in (page, smoke.path("claims.html").read_text("utf-8")):
         assert not re.search(r"<(?:script|link)\b[^>]*\b(?:src|href)=", text)
         assert not re.search(r"""(?:src\s*=|@import|url\()\s*\\?["']?https?://""", text)
@@ -40,7 +40,7 @@ def test_the_report_needs_no_network(smoke: Checkout, page: str) -> None:
 
 
 def test_the_report_holds_every_figure_and_the_ledger_first(smoke: Checkout, page: str) -> None:
-    """A figure would be made and never be seen, or the verdicts be hard to find."""
+    """Every figure and page is in the report with caption and labels, the ledger first."""
     categories = embedded(page, "categories")
     assert min(categories) == "Claims"  # the menu is sorted
     assert [*categories["Claims"].values()] == [["results/claims.html"]]
@@ -52,16 +52,19 @@ def test_the_report_holds_every_figure_and_the_ledger_first(smoke: Checkout, pag
     assert all(result["labels"] for result in results.values())
 
 
-def test_figures_come_as_pixels_and_as_vectors(smoke: Checkout) -> None:
-    """A figure could be looked at and not be put into a paper, or the other way round."""
+def test_figures_are_png_and_svg(smoke: Checkout) -> None:
+    """Every figure has both formats, and neither file is empty."""
     figures = [path for path in smoke.path("").rglob("figures/**/*") if path.is_file()]
-    pixels = {path.with_suffix("") for path in figures if path.suffix == ".png"}
-    assert pixels == {path.with_suffix("") for path in figures if path.suffix == ".svg"}
+    png, svg = (
+        {path.with_suffix("") for path in figures if path.suffix == ending}
+        for ending in (".png", ".svg")
+    )
+    assert png == svg
     assert all(path.stat().st_size > 1000 for path in figures)
 
 
 def test_the_ledger_judges_every_claim(smoke: Checkout) -> None:
-    """A finding of the paper would be left out, or a verdict not follow from its numbers."""
+    """Every claim has a row, with numbers if it is testable; closed forms are reproduced."""
     table = pd.read_csv(smoke.path("claims.csv"))
     assert [*table.columns] == CLAIM_COLUMNS
     assert [*table["id"]] == [claim.id for claim in claims.load(ROOT / "claims.yaml")]
@@ -71,12 +74,12 @@ def test_the_ledger_judges_every_claim(smoke: Checkout) -> None:
     tested = table[~untested]
     assert {*tested["scale"]} == {"smoke"}
     assert (tested["low"] <= tested["value"]).all() and (tested["value"] <= tested["high"]).all()
-    # closed forms need no scale
+    # Closed forms are what is testable at this scale
     assert {*tested["verdict"]} == {"reproduced"}
 
 
 def test_the_page_of_the_ledger_shows_every_claim(smoke: Checkout) -> None:
-    """The ledger that people read would not be the one that was computed."""
+    """The page has a row for every claim of the table."""
     text = smoke.path("claims.html").read_text("utf-8")
     table = pd.read_csv(smoke.path("claims.csv"))
     assert [name for name in table["id"] if f"<td>{name}</td>" not in text] == []
@@ -84,7 +87,7 @@ def test_the_page_of_the_ledger_shows_every_claim(smoke: Checkout) -> None:
 
 
 def test_every_run_has_a_row(smoke: Checkout) -> None:
-    """Runs could not be compared, or a number not be traced to its settings and its machine."""
+    """runs.csv has a row for each training, with its settings, results, costs and versions."""
     table = pd.read_csv(smoke.path("runs.csv"))
     trained = {
         path.parts[-5:-1]
@@ -106,27 +109,26 @@ def test_every_run_has_a_row(smoke: Checkout) -> None:
     assert of_topic["metrics.loss.last_validation_loss"].notna().all()
 
 
-def test_results_are_plain_files(smoke: Checkout) -> None:
-    """A result could only be read with this code, and not safely."""
+def test_results_have_open_formats(smoke: Checkout) -> None:
+    """No result is a pickle or an unknown format, and no temporary file is left."""
     endings = {path.suffix for path in smoke.path("").rglob("*") if path.is_file()}
     plain = {".json", ".csv", ".parquet", ".safetensors", ".npz", ".png", ".svg", ".html"}
-    plain |= {".txt", ".mm", ".npy"}  # gensim's dictionary, Matrix Market, rows of tokens
-    assert endings - {""} <= plain  # no ending: lock and fingerprint of a training's state
+    plain |= {".txt", ".mm", ".npy"}  # gensim dictionary, Matrix Market, token ids
+    assert endings - {""} <= plain  # without ending: locks, digests of trainings
     assert not [*smoke.path("").rglob("*.tmp.*")]
 
 
 def test_every_job_kept_a_log_and_a_benchmark(smoke: Checkout) -> None:
-    """What went on in a job, and what it cost, could not be looked up."""
+    """Every job has a log and, if no cache may replace it, a benchmark."""
     logs = smoke.directory / "logs"
     names = [{path.with_suffix("") for path in logs.rglob(f"*.{end}")} for end in ("log", "tsv")]
-    # what may come from a cache has no benchmark
-    places = ("text/*/corpus", "seed*/topics")
-    shared = {path for path in names[0] if any(map(path.match, places))}
-    assert names[0] - shared == names[1] != set()
+    patterns = ("text/*/corpus", "seed*/topics")
+    cached = {path for path in names[0] if any(map(path.match, patterns))}
+    assert names[0] - cached == names[1] != set()
     train = (logs / "topic/lda/value_squared/train.log").read_text()
     assert re.search(r"step 20 of 20, loss [\d.]+, [\d.]+ steps/s", train)
 
 
 def test_nothing_is_left_to_do(smoke: Checkout) -> None:
-    """The second `make run` would train again."""
+    """A second run has no jobs."""
     assert "Nothing to be done" in smoke.snakemake()

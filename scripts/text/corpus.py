@@ -1,6 +1,6 @@
-"""Read a corpus: its dictionary, its documents as bags of words, and a sample to measure on.
+"""Read a corpus: make its dictionary, its bags of words, and a sample to measure on.
 
-The documents are streamed, once for the dictionary and once for the rest; only the sample is held.
+The documents are streamed twice, for the dictionary and for the rest; only the sample is in memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,10 +21,10 @@ def main(snakemake: Any) -> None:
     """Write the dictionary, the bags and the sample."""
     params, out = snakemake.params, snakemake.output
     corpus = TypeAdapter(TextCorpusSettings).validate_python(params.corpus)
-    choice = DictionarySettings.model_validate(params.dictionary)
+    settings = DictionarySettings.model_validate(params.dictionary)
     kept: list[str] = []
     with job.config_errors(f"text.corpora.{snakemake.wildcards.corpus}"):
-        words = lda.dictionary(corpora.documents(corpus), choice)
+        words = lda.dictionary(corpora.documents(corpus), settings)
         size = min(corpus.sample, words.num_docs)
         rng = seeding.numpy_generator(0, "documents")
         chosen = rng.choice(words.num_docs, size, replace=False)
@@ -36,10 +36,10 @@ def main(snakemake: Any) -> None:
 
 
 def _keeping(documents: Iterable[str], chosen: np.ndarray, kept: list[str]) -> Iterator[str]:
-    """The documents as they come, those at chosen places kept."""
-    places = set(chosen.tolist())
-    for place, document in enumerate(documents):
-        if place in places:
+    """Yield all documents, and append those with chosen indices to `kept`."""
+    indices = set(chosen.tolist())
+    for index, document in enumerate(documents):
+        if index in indices:
             kept.append(document)
         yield document
 

@@ -1,7 +1,7 @@
-"""Draw how much more attention falls on words of the same topic, model by model.
+"""Draw the ratio of same-topic to different-topic attention of every model.
 
-Trained weights against the three baselines: the same architecture at its random start, the topics
-dealt anew among the words, and what the words' distances alone would give.
+Trained weights beside three baselines: random initial weights, topics shuffled among the words, and
+the ratio that the distances between words predict.
 """
 
 from typing import Any
@@ -16,14 +16,14 @@ from scripts.anatomy.text.settings import ReferenceFilterSettings
 PAPER = (1.12, 1.70)  # Li, Li & Risteski: lowest and highest over their models and settings
 KINDS = {
     "trained": "trained",
-    "by_distance": "what distances alone would give",
+    "by_distance": "predicted by distance alone",
     "shuffled": "trained, topics shuffled",
     "control": "random initial weights",
 }
 
 
 def main(snakemake: Any) -> None:
-    """One panel a corpus, one row a model."""
+    """Draw one panel a corpus, one row a model."""
     figures.style()
     reference = ReferenceFilterSettings.model_validate(snakemake.params.reference)
     table = artifacts.read_table(snakemake.input.table)

@@ -1,4 +1,4 @@
-"""Draw how many topics a document has: the paper's premise is that they are few."""
+"""Draw the number of topics of a document, which the paper assumes to be small."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from scripts.anatomy.text import membership
 
 
 def main(snakemake: Any) -> None:
-    """Effective number of topics of the sampled documents, a curve a corpus."""
+    """Draw the effective number of topics of the sampled documents, one curve a corpus."""
     figures.style()
     rows, most = [], 1
     for name, path in zip(snakemake.params.corpora, snakemake.input.mixtures, strict=True):

@@ -1,4 +1,4 @@
-"""Draw the cosines between the embeddings of words, ordered by topic; trained and at the start."""
+"""Draw the cosines between word embeddings, ordered by topic: trained and random weights."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from scripts.anatomy import artifacts, figures
 
 
 def main(snakemake: Any) -> None:
-    """One row a model: trained left, random initial weights right."""
+    """Draw one row a model: trained weights left, random initial weights right."""
     figures.style()
     names, paths = snakemake.params.models, snakemake.input.cosines
     figure, axes = plt.subplots(len(names), 2, figsize=(13, 5.6 * len(names)), squeeze=False)
@@ -25,7 +25,7 @@ def main(snakemake: Any) -> None:
             row, ("trained", "control"), ("trained", "random weights"), strict=True
         ):
             cosines = arrays[kind].copy()
-            np.fill_diagonal(cosines, 0)  # else nothing else would be seen
+            np.fill_diagonal(cosines, 0)  # the diagonal would set the scale
             figures.matrix(
                 ax, cosines, boundaries=starts[1:], title=f"{name}, {label}", label="cosine",
                 limit=limit,

@@ -1,6 +1,7 @@
-"""Draw how topic structure depends on which words count: attention ratio and cosine gap by filter.
+"""Draw the attention ratio and the cosine gap against the filter.
 
-To the right only words that one topic nearly owns are left. Bands: lowest to highest LDA fit.
+The threshold grows to the right, where only unambiguous words remain. Bands reach from the lowest
+to the highest LDA fit.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from scripts.anatomy import artifacts, figures
 
 
 def main(snakemake: Any) -> None:
-    """A row a corpus, a pair of panels a model, a curve a fraction."""
+    """Draw a row a corpus, a pair of panels a model, a curve a fraction."""
     figures.style()
     table = artifacts.read_table(snakemake.input.table)
     table = table[table["weights"].isin(["trained", "control"])]
@@ -23,15 +24,15 @@ def main(snakemake: Any) -> None:
         2 * len(corpora), len(models), figsize=(1 + 4.2 * len(models), 6.2 * len(corpora)),
         sharex=True, sharey="row", squeeze=False,
     )  # fmt: skip
-    for place, corpus in enumerate(corpora):
+    for row, corpus in enumerate(corpora):
         for column, model in enumerate(models):
             rows = table[(table["corpus"] == corpus) & (table["model"] == model)]
-            upper, lower = axes[2 * place : 2 * place + 2, column]
+            upper, lower = axes[2 * row : 2 * row + 2, column]
             _draw(upper, rows, "ratio", 1)
             _draw(lower, rows, "cosine_gap", 0)
             upper.set_title(f"{model} on {corpus}")
-        axes[2 * place, 0].set_ylabel("attention:\nsame / different topic")
-        axes[2 * place + 1, 0].set_ylabel("cosine:\nsame - different topic")
+        axes[2 * row, 0].set_ylabel("attention:\nsame / different topic")
+        axes[2 * row + 1, 0].set_ylabel("cosine:\nsame - different topic")
     for ax in axes[-1]:
         ax.set_xlabel("ambiguity threshold")
     figures.legend_above(axes[0, 0], ncols=3)

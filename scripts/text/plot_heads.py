@@ -13,7 +13,7 @@ from scripts.anatomy.text.settings import ReferenceFilterSettings
 
 
 def main(snakemake: Any) -> None:
-    """One map a model, mean over the LDA fits, and its control's on the same scale."""
+    """Draw one map a model, the mean over LDA fits, and its control on the same scale."""
     figures.style()
     reference = ReferenceFilterSettings.model_validate(snakemake.params.reference)
     names, maps = snakemake.params.models, []

@@ -14,7 +14,7 @@ WORDS = 7
 
 
 def main(snakemake: Any) -> None:
-    """One panel a corpus, one bar a topic."""
+    """Draw one panel a corpus, one bar a topic."""
     figures.style()
     names = snakemake.params.corpora
     tables = [artifacts.read_table(path) for path in snakemake.input.tables]

@@ -1,8 +1,7 @@
-"""Measure one model on one corpus: do words of a topic attend to each other, are they alike?
+"""Measure attention and embedding similarity by topic, for one model on one corpus.
 
-Every filter, every LDA fit and a control with the topics shuffled among the words are measured
-on the same pass over the documents. Randomly initialised controls of the same architecture, one
-a seed, are measured on fewer documents.
+One pass over the documents serves every filter, every LDA fit and the shuffled control. Controls
+with random weights, one a seed, are measured on fewer documents.
 """
 
 import json
@@ -23,7 +22,7 @@ from scripts.anatomy.models import loading
 from scripts.anatomy.text import lda, measures, topic_tables, word_tokens
 from scripts.anatomy.text.settings import FilterSettings, TextMeasurementSettings
 
-TOPICS_SHOWN, WORDS_SHOWN = 8, 12  # in the picture of cosines
+TOPICS_DRAWN, WORDS_DRAWN = 8, 12  # in the figure of cosines
 
 
 def main(snakemake: Any) -> None:
@@ -49,13 +48,13 @@ def main(snakemake: Any) -> None:
         max_length = min(settings.max_length, loading.positions(model))
         readings = word_tokens.read(texts, tokenizer, first.words, max_length=max_length)
         tokens = word_tokens.token_of_words(first.words, tokenizer)
-        found = [_measured(model, "trained", cases, readings, tokens, settings)]
+        measured = [_measured(model, "trained", cases, readings, tokens, settings)]
         for seed in params.seeds:
             control = loading.control(Path(inp.model), seed).to(compute.device)
             own = [case for case in cases if case.seed == seed and not case.shuffled]
             few = readings[: settings.control_documents]
-            found.append(_measured(control, "control", own, few, tokens, settings))
-    table, heads = (pd.concat(part, ignore_index=True) for part in zip(*found, strict=True))
+            measured.append(_measured(control, "control", own, few, tokens, settings))
+    table, heads = (pd.concat(part, ignore_index=True) for part in zip(*measured, strict=True))
     artifacts.write_table(out.structure, table)
     artifacts.write_table(out.heads, heads)
     metrics = topic_tables.summary(table, heads, settings.reference)
@@ -64,11 +63,11 @@ def main(snakemake: Any) -> None:
     artifacts.write_json(
         out.run, {"params": params.measurement, "metrics": metrics, "provenance": record}
     )
-    shown = topic_tables.shown_words(
+    drawn = topic_tables.words_to_draw(
         first, topic_tables.reference_case(cases, settings.reference).topics, tokens >= 0,
-        count=TOPICS_SHOWN, each=WORDS_SHOWN,
+        count=TOPICS_DRAWN, each=WORDS_DRAWN,
     )  # fmt: skip
-    _write_cosines(out.cosines, shown, first.words, tokens, {"trained": model, "control": control})
+    _write_cosines(out.cosines, drawn, first.words, tokens, {"trained": model, "control": control})
 
 
 def _measured(
@@ -79,7 +78,7 @@ def _measured(
     tokens: Int[np.ndarray, "words"],
     settings: TextMeasurementSettings,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of one model: by case, and by case, layer and head."""
+    """Return the rows of one model: by case, and by case, layer and head."""
     topics = topic_tables.stack(cases)
     attention = measures.attention(
         model,
@@ -100,21 +99,21 @@ def _measured(
 
 
 def _embeddings(model: PreTrainedModel, tokens: Int[np.ndarray, "words"]) -> np.ndarray:
-    """The input embeddings of some tokens, a row each."""
+    """Return the input embeddings of tokens, a row each."""
     rows = torch.from_numpy(tokens).to(model.device)
     return model.get_input_embeddings().weight.detach()[rows].cpu().double().numpy()
 
 
 def _write_cosines(
     path: str,
-    shown: list[list[int]],
+    drawn: list[list[int]],
     words: Sequence[str],
     tokens: Int[np.ndarray, "words"],
     models: dict[str, PreTrainedModel],
 ) -> None:
-    """Cosines between the embeddings of the shown words, topic by topic, for the picture."""
-    order = [number for of_topic in shown for number in of_topic]
-    arrays = {"topic": np.repeat(np.arange(len(shown)), [len(of_topic) for of_topic in shown])}
+    """Write cosines between the embeddings of words, topic by topic, for the figure."""
+    order = [number for of_topic in drawn for number in of_topic]
+    arrays = {"topic": np.repeat(np.arange(len(drawn)), [len(of_topic) for of_topic in drawn])}
     for name, model in models.items():
         unit = measures.unit(_embeddings(model, tokens[order]))
         arrays[name] = unit @ unit.T

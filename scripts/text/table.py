@@ -1,4 +1,4 @@
-"""All models on all corpora under all filters, in one table."""
+"""Join the measurements of all models, corpora and filters in one table."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from scripts.anatomy import artifacts
 
 
 def main(snakemake: Any) -> None:
-    """Put the models' tables under each other, named by their paths."""
+    """Concatenate the models' tables, with corpus and model from their paths."""
     parts = []
     for path in snakemake.input.structure:
         corpus, model = Path(path).parts[-3:-1]

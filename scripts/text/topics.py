@@ -16,7 +16,7 @@ TOP = 15
 
 
 def main(snakemake: Any) -> None:
-    """Fit, and describe the topics on the sampled documents."""
+    """Fit the topics, and describe them on the sampled documents."""
     started = time.perf_counter()
     inp, out = snakemake.input, snakemake.output
     seed = int(snakemake.wildcards.seed)

@@ -195,7 +195,7 @@ def test_packaged_wikipedia() -> None:
 def test_a_missing_column(tmp_path: Path) -> None:
     """Otherwise a misspelt column ends in a KeyError that names no file."""
     path = write_table(tmp_path / "table.csv", TEXTS)
-    with pytest.raises(ValueError, match=r"table\.csv: no column body, only n, text$"):
+    with pytest.raises(ValueError, match=r"table\.csv: no column body; there are n, text$"):
         read(kind="table", path=path, column="body")
 
 
@@ -236,8 +236,8 @@ def test_a_hub_data_set_without_network() -> None:
     ("keys", "message"),
     [
         ({"kind": "lines", "path": "no/such.txt"}, "path: no such file: no/such.txt"),
-        ({"kind": "table", "path": __file__}, "ends in none of .jsonl, .csv, .parquet"),
-        ({"kind": "hub", "id": "some/set"}, "revision: some/set is no folder"),
+        ({"kind": "table", "path": __file__}, "path: expected an ending of .jsonl, .csv, .parquet"),
+        ({"kind": "hub", "id": "some/set"}, "revision: expected a commit"),
     ],
 )
 def test_configurations_that_cannot_work(keys: dict[str, str], message: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.structure import plain_loop, topic_sets
 from scripts.anatomy.text import measures
-from scripts.anatomy.text.measures import FEWEST_PAIRS, Attention, ratio, similarity, tally, unit
+from scripts.anatomy.text.measures import MIN_PAIRS, Attention, ratio, similarity, tally, unit
 
 LAYERS, HEADS = 2, 3
 WORDS, TOPICS = 30, 5
@@ -122,7 +122,7 @@ def test_a_planted_ratio_is_recovered(causal: bool) -> None:
     weights = rng.uniform(0.2, 0.9, size=(3, LAYERS, HEADS))
     documents = [planted(rng, member, weights, n, causal=causal) for n in 3 * (20, 45, 60, 33)]
     found = measure(documents, member, causal=causal, dtype=torch.float32)
-    assert found.pairs.min() >= FEWEST_PAIRS
+    assert found.pairs.min() >= MIN_PAIRS
     np.testing.assert_allclose(found.means[0, 0], weights, rtol=1e-6)
     by_head = weights[SAME_TOPIC] / weights[DIFFERENT_TOPIC]
     np.testing.assert_allclose(ratio(found.means, average=False)[0, 0], by_head, rtol=2e-6)
@@ -155,7 +155,7 @@ def test_uniform_attention_reads_one_in_every_class(causal: bool) -> None:
         maps = np.broadcast_to(uniform, (LAYERS, HEADS, length, length)).copy()
         documents.append((maps, random_words(rng, length)))
     found = measure(documents, disjoint(), random_membership(rng), causal=causal, replicates=5)
-    assert (found.pairs[0] >= FEWEST_PAIRS).all()
+    assert (found.pairs[0] >= MIN_PAIRS).all()
     np.testing.assert_allclose(found.means, 1, rtol=1e-12)
     np.testing.assert_allclose(found.distance_means, 1, rtol=1e-12)
     single = measure(documents, disjoint(), causal=causal, dtype=torch.float32)
@@ -356,7 +356,7 @@ def similarity_loop(vectors: np.ndarray, member: np.ndarray) -> list[float]:
         if member[one].any() and member[other].any():
             apart = not (member[one] & member[other]).any()
             products[apart].append(float(vectors[one] @ vectors[other]))
-    means = [np.mean(p) if len(p) >= FEWEST_PAIRS else np.nan for p in products]
+    means = [np.mean(p) if len(p) >= MIN_PAIRS else np.nan for p in products]
     return [*means, *map(len, products)]
 
 
@@ -377,7 +377,7 @@ def test_similarity_equals_a_loop_over_all_pairs(
     vectors[rng.random(words) < 0.2] = vectors[0]  # words with equal vectors are still two
     memberships = rng.random((3, words, topics)) < density
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measures, "PATTERNS_AT_ONCE", at_once)
+        patch.setattr(measures, "TOPIC_SET_CHUNK", at_once)
         found = similarity(vectors, memberships)
     for place, member in enumerate(memberships):
         same, different, *pairs = similarity_loop(vectors, member)

@@ -104,7 +104,7 @@ def test_words_to_show_belong_to_one_topic_and_are_usable() -> None:
     source = fit()
     topics = topic_tables.reference_case(CASES, REFERENCE).topics
     usable = np.arange(20) % 3 > 0
-    shown = topic_tables.shown_words(source, topics, usable, count=2, each=4)
+    shown = topic_tables.words_to_draw(source, topics, usable, count=2, each=4)
     assert 1 <= len(shown) <= 2
     for group in shown:
         assert all(usable[number] and topics[number].sum() == 1 for number in group)

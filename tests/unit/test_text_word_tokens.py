@@ -366,7 +366,7 @@ def test_a_words_token_is_the_one_that_it_has_in_a_sentence(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Embeddings would be those of a text's first words, which many models hold apart."""
-    monkeypatch.setattr(word_tokens, "WORDS_AT_ONCE", 7)
+    monkeypatch.setattr(word_tokens, "WORD_CHUNK", 7)
     tokenizer = TOKENIZERS[kind]
     words = [*WORDS, "zebra", "ж", "zèbre"]
     tokens = token_of_words(words, tokenizer)

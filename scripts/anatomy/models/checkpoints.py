@@ -1,8 +1,8 @@
-"""BERTs that this workflow pretrains, at the steps whose weights were kept, as the library's own.
+"""Read the checkpoints of BERTs that this workflow pretrains as models of transformers.
 
 The pretraining study replaces self-attention by a module with heads of several kinds
-(`attention_bert.py`). Where all heads are learned the module's weights are BERT's, stored side by
-side, and the model can be read like any other BERT.
+(`lego_attention_bert.py`). If all heads are learned, the module holds BERT's own weights side by
+side, and the model is read like any other BERT.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,29 +21,27 @@ MODULE = "attention.self.mixing"
 
 
 def steps(checkpoints: Path) -> list[int]:
-    """The steps that were kept, ascending; the whole file is verified."""
+    """Return the kept steps, ascending, after checking the whole file."""
     artifacts.check_tensors(checkpoints)
     with _reading(checkpoints) as file:
         return file.get_tensor("step").tolist()
 
 
-def model_at(config: Path, checkpoints: Path, place: int) -> BertModel:
-    """The encoder at the step that has this place among `steps`, ready to be looked into.
-
-    The file holds all steps; one is read.
+def model_at(config: Path, checkpoints: Path, index: int) -> BertModel:
+    """Return the encoder at step `index` of `steps`; only that step is read.
 
     Raises:
-        ValueError: Some of its heads are not learned ones: they have neither queries nor keys.
-        UnreadableArtifact: The checkpoints are damaged, or not those of the configuration.
+        ValueError: Some heads are not learned, and so have neither queries nor keys.
+        UnreadableArtifact: The checkpoints are damaged.
     """
     with artifacts.reading(config, "the configuration of a model"):
         settings = BertConfig.from_pretrained(config)
     heads = getattr(settings, KEY, {"heads": {}})["heads"]
     if heads.get("association") or heads.get("convolution"):
-        raise ValueError("the model has heads that are not learned, without queries and keys")
+        raise ValueError("expected only learned heads, which have queries and keys")
     model = BertModel(settings, add_pooling_layer=False)
     with _reading(checkpoints) as file:
-        stored = {name: file.get_slice(name)[place] for name in file.keys() if name != "step"}
+        stored = {name: file.get_slice(name)[index] for name in file.keys() if name != "step"}
         model.load_state_dict(plain_attention(stored))
     return model.eval()
 
@@ -59,8 +57,8 @@ def _reading(checkpoints: Path) -> Iterator[safe_open]:
 
 
 def plain_attention(stored: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The encoder's weights under the library's names, of a model whose heads are all learned."""
-    found = {}
+    """Return the encoder's weights under the names of transformers; all heads are learned."""
+    weights = {}
     for name, tensor in stored.items():
         if not name.startswith("bert."):
             continue  # the head that predicts tokens
@@ -69,9 +67,9 @@ def plain_attention(stored: Mapping[str, torch.Tensor]) -> dict[str, torch.Tenso
         match weight.split("."):
             case ["", "W_QKV", kind]:
                 for part, matrix in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
-                    found[f"{of_layer}attention.self.{part}.{kind}"] = matrix
+                    weights[f"{of_layer}attention.self.{part}.{kind}"] = matrix
             case ["", "W_O", kind]:
-                found[f"{of_layer}attention.output.dense.{kind}"] = tensor
+                weights[f"{of_layer}attention.output.dense.{kind}"] = tensor
             case _:
-                found[name] = tensor
-    return found
+                weights[name] = tensor
+    return weights

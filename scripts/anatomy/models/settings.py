@@ -1,4 +1,4 @@
-"""Configuration of the pretrained models that the studies look at: where each comes from."""
+"""Configuration of the pretrained models: where each comes from."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -32,7 +32,7 @@ class HubModelSettings(Settings):
     kind: Literal["hub"]
     id: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)?$", description="Repository, such as org/name.")
     revision: str = Field(
-        min_length=1, description="Commit, tag or branch; a commit cannot change under you."
+        min_length=1, description="Commit, tag or branch; only a commit never changes."
     )
 
 
@@ -58,7 +58,7 @@ class FolderModelSettings(Settings):
 
 
 class TopicStudyModelSettings(Settings):
-    """A BERT that the topic study has trained, as it is at the end."""
+    """A BERT trained by the topic study, at its last step."""
 
     kind: Literal["topic"]
     corpus: Name = Field(description="Corpus of the topic study that it was trained on.")
@@ -67,7 +67,7 @@ class TopicStudyModelSettings(Settings):
 
 
 class PretrainingStudyModelSettings(Settings):
-    """A BERT that the pretraining study has trained, as it is at the end."""
+    """A BERT trained by the pretraining study, at its last step."""
 
     kind: Literal["pretraining"]
     variant: Name = Field("base", description="Which of its variants; all heads are learned ones.")

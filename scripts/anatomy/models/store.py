@@ -1,8 +1,8 @@
-"""Bring a pretrained model, wherever it comes from, into a folder that the jobs load it from.
+"""Store a pretrained model in a folder that jobs load it from.
 
-The folder is what transformers writes and reads: config.json, safetensors weights, tokenizer
-files. Packaged models in other formats are converted once. Nothing is pickled, and no code of a
-model's repository is run.
+The folder has the format of transformers: config.json, safetensors weights, tokenizer files.
+Packaged models in other formats are converted once. Pickles are not read, and code from a model's
+repository is not run.
 """
 
 import logging
@@ -29,25 +29,25 @@ TOKENIZER = (
     *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
 )
 SHARD = re.compile(r"[^/\\\x00]+\.safetensors")
-MPNET = {  # what is taken out of the archive, and the hash of the weights
+MPNET = {  # files of the archive, with the SHA-256 of the weights
     "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
     "config.json": None,
     "tokenizer.json": None,
     "tokenizer_config.json": None,
 }
-LARGEST = 600_000_000  # bytes of a file in the archive; the weights have 438 MB
+MAX_FILE_BYTES = 600_000_000  # of a file in the archive; the weights have 438 MB
 
 
 class ModelUnavailable(ValueError):
-    """A model cannot be had from where the configuration says."""
+    """Raised if the source that the configuration names does not have the model."""
 
 
 def store(model: ModelSettings, folder: Path) -> dict[str, str]:
-    """Fill an empty folder with a model; returns where it comes from.
+    """Fill an empty folder with a model, and return a description of its source.
 
     Raises:
-        ModelUnavailable: It is not there, cannot be fetched, or has no safetensors weights.
-        PackageMissing: Its package is not installed, or ships something else.
+        ModelUnavailable: The model is missing, cannot be fetched, or has no safetensors weights.
+        PackageMissing: The package is not installed, or its files have other checksums.
     """
     match model:
         case PackagedModelSettings():
@@ -66,7 +66,7 @@ def store(model: ModelSettings, folder: Path) -> dict[str, str]:
 
 
 def _snapshot(model: HubModelSettings) -> Path:
-    """Fetch the wanted files of a repository, once, into the library's own cache."""
+    """Return the hub client's cache folder with the wanted files of a repository."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -87,7 +87,7 @@ def _take(source: Path, folder: Path) -> None:
     """Link or copy a model's files."""
     for pattern in (*WANTED, *TOKENIZER):
         for file in sorted(source.glob(pattern)):
-            if file.is_symlink():  # as in the hub's cache; what it points to is taken
+            if file.is_symlink():  # as in the hub's cache; the target is stored
                 log.info("%s is a link to %s", file, file.resolve())
             artifacts.link_or_copy(file, folder / file.name)
 
@@ -95,7 +95,7 @@ def _take(source: Path, folder: Path) -> None:
 def _check_whole(folder: Path) -> None:
     """Raise ModelUnavailable if weights, or shards of them, are missing."""
     if not (folder / "config.json").is_file():
-        raise ModelUnavailable("there is no config.json")
+        raise ModelUnavailable("config.json is missing")
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         shards = _shards(index)
@@ -103,17 +103,17 @@ def _check_whole(folder: Path) -> None:
         if missing:
             raise ModelUnavailable(f"shards of the weights are missing: {', '.join(missing)}")
     elif not list(folder.glob("*.safetensors")):
-        raise ModelUnavailable("there are no safetensors weights (other formats are not read)")
+        raise ModelUnavailable("safetensors weights are missing (other formats are not read)")
 
 
 def _shards(index: Path) -> set[str]:
-    """The files that hold the weights. Raises ModelUnavailable if they are none of the folder's."""
+    """Return the names of the weight files; raise ModelUnavailable if one is not in the folder."""
     listed = artifacts.read_json(index)
     listed = listed.get("weight_map") if isinstance(listed, dict) else None
     shards = listed.values() if isinstance(listed, dict) else [None]
     for shard in shards:
         if not isinstance(shard, str) or not SHARD.fullmatch(shard):
-            raise ModelUnavailable(f"{index.name} names no files of its folder, but {shard!r:.80}")
+            raise ModelUnavailable(f"{index.name}: expected files in its folder, got {shard!r:.80}")
     return set(shards)
 
 
@@ -126,28 +126,28 @@ def _minilm(folder: Path) -> None:
 
 
 def _minilm3(folder: Path) -> None:
-    """The three-layer sibling ships as ONNX, without a vocabulary: it is the other's."""
+    """Convert the three-layer sibling, which ships as ONNX; its vocabulary is that of minilm."""
     from transformers import BertConfig, BertModel
 
     _, config, *tokenizer = assets.files("minilm")
     settings = BertConfig.from_pretrained(config, num_hidden_layers=3)
     model = BertModel(settings, add_pooling_layer=False)
     wanted = model.state_dict()
-    found = {
+    weights = {
         name.removeprefix("model.0.auto_model."): weight
         for name, weight in _onnx_weights(assets.find("minilm3"))
     }
-    model.load_state_dict({name: found[name] for name in wanted})
+    model.load_state_dict({name: weights[name] for name in wanted})
     model.save_pretrained(folder)
     for file in tokenizer:
         artifacts.link_or_copy(file, folder / file.name)
 
 
 def _onnx_weights(path: Path) -> Iterator[tuple[str, Any]]:
-    """Name and tensor of every parameter of an exported network.
+    """Yield name and tensor of every parameter of an exported network.
 
-    The exporter has transposed the weights of linear layers and taken their names away; each is
-    multiplied in one node, and the node that adds the product's bias says where it belongs.
+    The exporter transposes the weights of linear layers and drops their names. Each is multiplied
+    in one node; the name of the bias that is added to the product identifies it.
     """
     import onnx
     import torch
@@ -170,7 +170,7 @@ def _onnx_weights(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _smollm2(folder: Path) -> None:
-    """The decoder ships quantised; what is stored is what the quantised weights stand for."""
+    """Convert the quantised decoder to float32."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
@@ -187,7 +187,7 @@ def _smollm2(folder: Path) -> None:
 
 
 def _mpnet(folder: Path) -> None:
-    """The five packages hold the parts of one zip archive."""
+    """Join the five packages, which hold the parts of one zip archive, and unpack it."""
     archive = folder / "archive.zip"
     with archive.open("wb") as whole:
         for part in assets.parts("mpnet"):
@@ -200,19 +200,19 @@ def _mpnet(folder: Path) -> None:
                     assets.check(folder / name, sha256)
     except assets.PackageMissing:
         raise
-    except Exception as error:  # zipfile has half a dozen; all of them are about the archive
+    except Exception as error:  # zipfile raises half a dozen kinds
         if getattr(error, "errno", None) in artifacts.UNWRITABLE:
-            raise  # but these, which are about our disk
+            raise  # the disk is full, not the archive damaged
         reason = artifacts.first_line(error)
         raise assets.PackageMissing(
-            f"the packages of mpnet do not hold its archive: {reason}"
+            f"the packages of mpnet hold no readable archive: {reason}"
         ) from None
     archive.unlink()
 
 
 def _unpack(zipped: zipfile.ZipFile, member: str, path: Path) -> None:
-    """Take a member of an archive to a path of ours, whatever the archive calls its place."""
-    if zipped.getinfo(member).file_size > LARGEST:
+    """Write a member of an archive to `path`, whatever path the archive gives it."""
+    if zipped.getinfo(member).file_size > MAX_FILE_BYTES:
         raise zipfile.BadZipFile(f"{member} is larger than the model")
     with zipped.open(member) as inside, path.open("wb") as out:
         shutil.copyfileobj(inside, out)

@@ -1,7 +1,7 @@
-"""Natural text, a document at a time: from packages, files, Wikipedia dumps and the hub.
+"""Stream documents of natural text from packages, files, Wikipedia dumps and the hub.
 
-Case and punctuation stay, since models read them. Nothing here holds more than a document (of
-the packaged news, which are few, all): six million articles need no more memory than six thousand.
+Case and punctuation stay, since models read them. Memory holds one document at a time, except for
+the packaged news, which are few and read whole.
 """
 
 import bz2
@@ -18,40 +18,42 @@ from gensim.corpora.wikicorpus import filter_wiki
 from scripts.anatomy import artifacts, assets, data_sources, hf_datasets
 from scripts.anatomy.text import settings
 
-# What gensim's filter leaves of a page that is no prose: headings, lists and indented
-# lines; cells and captions whose markup was too nested for it. Other cells stay as
-# lines of their own: as paragraphs most are too short, and those that are not are prose.
+# Lines that gensim's filter leaves although they are not prose: headings, lists, indented lines,
+# and cells and captions with deeply nested markup. Other table cells stay as lines of their own:
+# most are shorter than a paragraph, and the long ones are prose.
 NOT_PROSE = re.compile(r"^[=*#:;!]|[|{}]")
 QUOTES = re.compile("'{2,}")  # wiki markup of italics and bold face
-LONGEST = 5_000_000  # characters of a document; a file that was cut nowhere is no corpus
+MAX_CHARACTERS = (
+    5_000_000  # of a document; a longer one is a file without line breaks, not a corpus
+)
 
 
 def documents(corpus: settings.TextCorpusSettings) -> Iterator[str]:
-    """The documents of a corpus in its order, each on one line, white space collapsed.
+    """Yield the documents of a corpus in order, each on one line with white space collapsed.
 
     Raises:
-        ValueError: A file or data set that cannot be read, a missing column, or no document that
-            is long enough; the message names the source.
+        ValueError: The source cannot be read, lacks the column, or has no document that is long
+            enough; the message names the source.
     """
-    found = 0
+    count = 0
     try:
         for document in islice(_documents(corpus), corpus.limit):
-            found += 1
+            count += 1
             yield document
     except MemoryError:
         raise
-    except Exception as error:  # each reader has its own; all of them are about this source
+    except Exception as error:  # each reader raises its own kinds
         raise ValueError(f"{_source(corpus)}: {artifacts.first_line(error)}") from error
-    if not found:
+    if not count:
         raise ValueError(f"{_source(corpus)}: no document of {corpus.min_length} words or more")
 
 
 def _documents(corpus: settings.TextCorpusSettings) -> Iterator[str]:
-    """Texts cut into units, without those that are too short."""
+    """Yield the texts cut into units, without those that are too short."""
     by_line = getattr(corpus, "unit", "document") == "paragraph"
     for number, text in enumerate(_texts(corpus), start=1):
-        if len(text) > LONGEST:
-            raise ValueError(f"document {number} has more than {LONGEST} characters")
+        if len(text) > MAX_CHARACTERS:
+            raise ValueError(f"document {number} has more than {MAX_CHARACTERS} characters")
         for unit in text.splitlines() if by_line else [text]:
             words = unit.split()
             if len(words) >= corpus.min_length:
@@ -79,7 +81,7 @@ def _texts(corpus: settings.TextCorpusSettings) -> Iterator[str]:
 
 
 def _source(corpus: settings.TextCorpusSettings) -> str:
-    """What an error calls the corpus."""
+    """Return the name of a corpus in errors."""
     match corpus:
         case settings.PackagedCorpusSettings():
             return corpus.package
@@ -90,28 +92,29 @@ def _source(corpus: settings.TextCorpusSettings) -> str:
 
 def _lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8-sig") as file:
-        while line := file.readline(LONGEST + 1):  # of a longer one no more than that is held
+        while line := file.readline(MAX_CHARACTERS + 1):  # bounds the memory of a longer line
             yield line
 
 
 def _column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[str]:
-    """A column of a table; rows without text are left out."""
+    """Yield a column of a table; rows without text are left out."""
     for row in rows:
         if column not in row:
-            raise ValueError(f"no column {column}, only {', '.join(row)}")
+            raise ValueError(f"no column {column}; there are {', '.join(row)}")
         if isinstance(row[column], dict | list | bytes):
-            raise ValueError(f"column {column} holds a {type(row[column]).__name__}, not text")
+            kind = type(row[column]).__name__
+            raise ValueError(f"column {column}: expected text, got a {kind}")
         if row[column] is not None:
             yield str(row[column])
 
 
 def _news(path: Path) -> Iterator[str]:
-    """The articles' bodies, each once."""
+    """Yield the text of each article once."""
     yield from pandas.read_csv(path, usecols=["text"])["text"].dropna().drop_duplicates()
 
 
 def _articles(path: Path) -> Iterator[str]:
-    """The prose of a dump's articles, a paragraph a line."""
+    """Yield the prose of each article of a dump, one paragraph a line."""
     for page in _pages(path):
         if page.findtext("{*}ns", "0") == "0" and page.find("{*}redirect") is None:
             markup = page.findtext("{*}revision/{*}text", "")
@@ -120,9 +123,9 @@ def _articles(path: Path) -> Iterator[str]:
 
 
 def _pages(path: Path) -> Iterator[Element]:
-    """The page elements of a dump.
+    """Yield the page elements of a dump.
 
-    gensim's own reader leaves every page, emptied, in the tree: gigabytes on all of Wikipedia.
+    gensim's own reader keeps every emptied page in the tree: gigabytes on all of Wikipedia.
     """
     with bz2.open(path) as file:
         source = _Measured(file)
@@ -136,11 +139,11 @@ def _pages(path: Path) -> Iterator[Element]:
 
 
 class _Measured:
-    """A file that ends in a ValueError where a page does not: a few bytes unpack to gigabytes.
+    """A file that raises ValueError on an endless page: a few bytes can unpack to gigabytes.
 
     Attributes:
-        file: What is read.
-        since: Bytes that were read since the reader has set this to 0.
+        file: The file that is read.
+        since: Bytes read since the caller last set this to 0.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -148,8 +151,8 @@ class _Measured:
         self.since = 0
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         self.since += size
-        if self.since > 4 * LONGEST:  # as many as that many characters can have
-            raise ValueError(f"a page has more than {LONGEST} characters")
+        if self.since > 4 * MAX_CHARACTERS:  # UTF-8 has at most 4 bytes a character
+            raise ValueError(f"a page has more than {MAX_CHARACTERS} characters")
         return self.file.read(size)

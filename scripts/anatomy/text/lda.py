@@ -1,9 +1,9 @@
-"""Topics of natural text: gensim's dictionary, tf-idf and online LDA, kept as plain arrays.
+"""Fit topics to natural text: gensim's dictionary, tf-idf and online LDA, kept as plain arrays.
 
 The steps are those of the released code of Li, Li & Risteski (ICML 2023): a dictionary without
 the rarest and the most frequent words, tf-idf weights on disk in Matrix Market format, LDA on
-them. Each reads a stream, so that memory does not grow with the corpus. A bag is one document as
-gensim has it: pairs of a word's number and its weight.
+them. Each reads a stream, so that memory does not grow with the corpus. A bag is one document in
+gensim's form: pairs of a word's number and its weight.
 """
 
 import json
@@ -21,7 +21,7 @@ from jaxtyping import Float, Integer
 from scipy.special import digamma
 
 from scripts.anatomy.artifacts import check_last_line, reading, writing
-from scripts.anatomy.text import settings
+from scripts.anatomy.text.settings import DictionarySettings, LdaSettings
 from scripts.anatomy.text.words import tokens
 
 Bag = list[tuple[int, float]]
@@ -33,8 +33,8 @@ class Topics:
 
     Attributes:
         words: The dictionary, in the order of the arrays.
-        document_frequency: In how many documents of the corpus each word stands.
-        documents: How many documents the corpus has.
+        document_frequency: Number of documents of the corpus that contain each word.
+        documents: Number of documents of the corpus.
         tfidf: Whether bags hold tf-idf weights rather than counts.
         posterior: Parameters lambda of the Dirichlet posterior over each topic's words.
         alpha: Prior over a document's topics.
@@ -51,48 +51,46 @@ class Topics:
 
     @property
     def topic_words(self) -> Float[np.ndarray, "topics words"]:
-        """E[beta], each topic's distribution over words; rows sum to one."""
+        """Return E[beta], each topic's distribution over words; rows sum to one."""
         posterior = self.posterior.astype(np.float64)
         return posterior / posterior.sum(axis=1, keepdims=True)
 
     @property
     def term_weights(self) -> Float[np.ndarray, "topics words"]:
-        """exp(E[log beta]), what gensim's `get_term_topics` gives, without its cut at 0.01."""
+        """Return exp(E[log beta]), as gensim's `get_term_topics` without its cut at 0.01."""
         posterior = self.posterior.astype(np.float64)
         return np.exp(digamma(posterior) - digamma(posterior.sum(axis=1, keepdims=True)))
 
 
-def dictionary(
-    documents: Iterable[str], choice: settings.DictionarySettings
-) -> gensim.corpora.Dictionary:
-    """The words that LDA sees, numbered, with their document frequencies.
+def dictionary(documents: Iterable[str], settings: DictionarySettings) -> gensim.corpora.Dictionary:
+    """Return the words that LDA sees, numbered, with their document frequencies.
 
     Raises:
         ValueError: No word passes the cut-offs.
     """
-    unwanted = STOPWORDS if choice.stop_words else frozenset()
-    found = gensim.corpora.Dictionary(
+    unwanted = STOPWORDS if settings.stop_words else frozenset()
+    words = gensim.corpora.Dictionary(
         [
             word
             for word in tokens(text)
-            if len(word) >= choice.shortest_word and word not in unwanted
+            if len(word) >= settings.min_word_length and word not in unwanted
         ]
         for text in documents
     )
-    distinct = len(found)
-    found.filter_extremes(choice.no_below, choice.no_above, choice.keep_n)
-    if not found:
+    distinct = len(words)
+    words.filter_extremes(settings.no_below, settings.no_above, settings.keep_n)
+    if not words:
         raise ValueError(
-            f"no_below ({choice.no_below}) and no_above ({choice.no_above}) leave none of the "
-            f"{distinct} words of {found.num_docs} documents"
+            f"no_below: {settings.no_below} and no_above: {settings.no_above} remove all "
+            f"{distinct} words of {words.num_docs} documents"
         )
-    return found
+    return words
 
 
 def bags(
     documents: Iterable[str], words: gensim.corpora.Dictionary, *, tfidf: bool
 ) -> Iterator[Bag]:
-    """Counts, or normalised tf-idf weights, of each document's dictionary words."""
+    """Yield counts, or normalised tf-idf weights, of each document's dictionary words."""
     counts = (words.doc2bow(tokens(text)) for text in documents)
     if not tfidf:
         return counts
@@ -107,7 +105,7 @@ def save_bags(path: Path, stream: Iterable[Bag]) -> None:
 
 
 class _Bags(MmCorpus):
-    """The bags in a file, without the index beside it, which gensim would unpickle."""
+    """The bags in a file; ignores the index beside it, which gensim would unpickle."""
 
     def __init__(self, path: str) -> None:
         self.index = self.length = None
@@ -115,10 +113,12 @@ class _Bags(MmCorpus):
 
 
 def load(dictionary: Path, bags: Path) -> tuple[gensim.corpora.Dictionary, MmCorpus]:
-    """A stored dictionary, and bags of its words, read from disk whenever they are gone through.
+    """Return a stored dictionary and bags of its words, which are read from disk on every pass.
 
-    gensim takes what a cut-off file still has, so that all is counted here.
-    Raises UnreadableArtifact if one of them is missing or damaged.
+    gensim accepts a truncated file, so all entries are counted here.
+
+    Raises:
+        UnreadableArtifact: A file is missing or damaged.
     """
     with reading(dictionary, "a dictionary"):
         check_last_line(dictionary)
@@ -132,34 +132,34 @@ def load(dictionary: Path, bags: Path) -> tuple[gensim.corpora.Dictionary, MmCor
         for bag in corpus:
             entries += len(bag)
             if not all(0 <= number < len(words) for number, _ in bag):
-                raise ValueError(f"they are not of the words in {dictionary}")
+                raise ValueError(f"the bags have words that are not in {dictionary}")
         if entries != corpus.num_nnz or not corpus.num_docs:
-            raise ValueError(f"{entries} of {corpus.num_nnz} entries are there")
+            raise ValueError(f"expected {corpus.num_nnz} entries, got {entries}")
     return words, corpus
 
 
 def fit(
     corpus: Iterable[Bag],
     words: gensim.corpora.Dictionary,
-    choice: settings.LdaSettings,
+    settings: LdaSettings,
     *,
     seed: int,
 ) -> Topics:
-    """Fit LDA to bags that can be gone through many times."""
-    named_alike = {"passes", "chunksize", "offset", "decay", "iterations", "alpha", "eta"}
-    shared = choice.model_dump(include=named_alike)
-    shared |= {"num_topics": choice.topics, "id2word": words, "eval_every": None}
+    """Return topics fitted by LDA to bags, which are read once a pass."""
+    same_names = {"passes", "chunksize", "offset", "decay", "iterations", "alpha", "eta"}
+    shared = settings.model_dump(include=same_names)
+    shared |= {"num_topics": settings.topics, "id2word": words, "eval_every": None}
     shared["random_state"] = _random_state(seed)
-    if choice.workers == 1:
-        model = LdaModel(corpus, update_every=choice.update_every, **shared)
+    if settings.workers == 1:
+        model = LdaModel(corpus, update_every=settings.update_every, **shared)
     else:
-        batch = choice.update_every == 0
-        model = LdaMulticore(corpus, workers=choice.workers, batch=batch, **shared)
+        batch = settings.update_every == 0
+        model = LdaMulticore(corpus, workers=settings.workers, batch=batch, **shared)
     return Topics(
         words=tuple(words[number] for number in range(len(words))),
         document_frequency=np.array([words.dfs[number] for number in range(len(words))]),
         documents=words.num_docs,
-        tfidf=choice.tfidf,
+        tfidf=settings.tfidf,
         posterior=model.state.get_lambda(),
         alpha=model.alpha,
         eta=model.eta,
@@ -167,7 +167,7 @@ def fit(
 
 
 def top_words(topics: Topics, count: int = 10) -> list[list[str]]:
-    """Each topic's most likely words, the likeliest first."""
+    """Return each topic's most likely words, the likeliest first."""
     order = np.argsort(-topics.posterior, axis=1, kind="stable")[:, :count]
     return [[topics.words[number] for number in row] for row in order]
 
@@ -175,10 +175,10 @@ def top_words(topics: Topics, count: int = 10) -> list[list[str]]:
 def coherence(
     topics: Topics, corpus: Iterable[Bag], *, count: int = 10
 ) -> Float[np.ndarray, "topics"]:
-    """How often a topic's top words stand in the same documents of the corpus: u_mass.
+    """Return each topic's u_mass coherence (Mimno et al. 2011) on the corpus.
 
-    The mean over pairs of log P(rarer word's document has the other), Mimno et al. 2011: 0 if they
-    always stand together, and the lower the less they do.
+    The mean over pairs of top words of log P(a document with the rarer word has the other): 0 if
+    they always occur together, and lower the less they do.
     """
     model = CoherenceModel(
         topics=top_words(topics, count),
@@ -191,32 +191,32 @@ def coherence(
 
 
 def topic_bags(topics: Topics, documents: Iterable[str]) -> list[Bag]:
-    """Bags of a sample of documents, weighed as those that the topics were fitted to."""
+    """Return bags of documents, weighted as those that the topics were fitted to."""
     return list(bags(documents, _dictionary(topics), tfidf=topics.tfidf))
 
 
 def mixtures(
     topics: Topics, documents: Iterable[str], *, seed: int
 ) -> Float[np.ndarray, "docs topics"]:
-    """Posterior mean of each document's topic proportions; rows sum to one."""
+    """Return the posterior mean of each document's topic proportions; rows sum to one."""
     gamma, _ = _model(topics, seed).inference(topic_bags(topics, documents))
     gamma = gamma.astype(np.float64)
     return gamma / gamma.sum(axis=1, keepdims=True)
 
 
 def bound(topics: Topics, documents: Iterable[str], *, seed: int) -> float:
-    """Variational lower bound on the log likelihood, nats per unit of weight (a word, if counts).
+    """Return the variational bound on the log likelihood, in nats per unit of weight.
 
-    exp(-bound) is the perplexity. The documents stand for a corpus as large as the one that was
-    fitted, over which the cost of the topics themselves is spread. Bounds of tf-idf and of counts
-    cannot be compared.
+    The unit is one word for counts; bounds of tf-idf and of counts cannot be compared.
+    exp(-bound) is the perplexity. The cost of the topics themselves is spread over as many
+    documents as the fitted corpus has.
     """
     model, held = _model(topics, seed), topic_bags(topics, documents)
     return float(model.log_perplexity(held, total_docs=topics.documents))
 
 
 def to_arrays(topics: Topics) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Topics as the arrays and the text metadata of a safetensors file."""
+    """Return topics as the arrays and the text metadata of a safetensors file."""
     names = ("document_frequency", "posterior", "alpha", "eta")
     rest = {name: getattr(topics, name) for name in ("words", "documents", "tfidf")}
     return (
@@ -226,13 +226,13 @@ def to_arrays(topics: Topics) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Topics:
-    """The topics that `to_arrays` took apart."""
+    """Return the topics that `to_arrays` converted."""
     rest = {name: json.loads(value) for name, value in metadata.items()}
     return Topics(words=tuple(rest.pop("words")), **rest, **arrays)
 
 
 def _dictionary(topics: Topics) -> gensim.corpora.Dictionary:
-    """The dictionary that the topics were fitted with."""
+    """Return the dictionary that the topics were fitted with."""
     words = gensim.corpora.Dictionary()
     words.token2id = {word: number for number, word in enumerate(topics.words)}
     words.dfs = dict(enumerate(topics.document_frequency.tolist()))
@@ -241,7 +241,7 @@ def _dictionary(topics: Topics) -> gensim.corpora.Dictionary:
 
 
 def _model(topics: Topics, seed: int) -> LdaModel:
-    """A gensim model with the posterior of the topics."""
+    """Return a gensim model with the posterior of the topics."""
     model = LdaModel(
         id2word=dict(enumerate(topics.words)),
         num_topics=len(topics.alpha),
@@ -255,5 +255,5 @@ def _model(topics: Topics, seed: int) -> LdaModel:
 
 
 def _random_state(seed: int) -> np.random.RandomState:
-    """A generator of the kind gensim takes, from a seed of any size."""
+    """Return a generator of the kind that gensim expects, from a seed of any size."""
     return np.random.RandomState(np.random.PCG64(seed))

@@ -1,4 +1,4 @@
-"""Topic structure in a pretrained model: attention between words, and inner products of words.
+"""Measure topic structure in a pretrained model: attention and inner products between words.
 
 Pairs of words are in the classes of Li, Li & Risteski (ICML 2023, section on pretrained models):
 the same word, different words with a common topic, words with topics and none in common. Words
@@ -18,28 +18,28 @@ from transformers import PreTrainedModel
 from scripts.anatomy.text.word_tokens import WordTokens
 
 CLASSES = ("same_word", "same_topic", "different_topic")
-FEWEST_PAIRS = 100  # a mean over fewer is reported as empty
-DOCUMENTS_AT_ONCE = 8
-PATTERNS_AT_ONCE = 2048
+MIN_PAIRS = 100  # a mean over fewer is reported as empty
+DOCUMENT_BATCH = 8
+TOPIC_SET_CHUNK = 2048
 
 Memberships = Bool[Tensor, "filters words topics"]
 
 
 class NoAttention(ValueError):
-    """A model that gives no attention maps."""
+    """Raised for a model that returns no attention maps."""
 
 
 @dataclass(frozen=True)
 class Attention:
     """Attention weights summed over pairs of a class, relative to uniform attention.
 
-    Row 0 of the first axis counts every document once; the others are the documents as a Poisson
-    bootstrap draws them, which needs no second pass and no memory of the documents.
+    Row 0 of the first axis counts every document once; the other rows are draws of a Poisson
+    bootstrap over documents, which needs no second pass and stores no documents.
 
     Attributes:
         mass: Summed weights, each times the number of positions its query can attend to.
         pairs: Number of ordered pairs of positions.
-        by_distance: What the sums would be if a weight depended on the distance alone.
+        by_distance: Sums of the mean weight at each pair's distance, whatever its class.
     """
 
     mass: Float[np.ndarray, "replicates filters classes layers heads"]
@@ -48,26 +48,26 @@ class Attention:
 
     @property
     def means(self) -> Float[np.ndarray, "replicates filters classes layers heads"]:
-        """Mean weight over the pairs of a class; uniform attention reads 1. NaN: too few pairs."""
-        pairs = np.where(self.pairs[:1] >= FEWEST_PAIRS, self.pairs, np.nan)
+        """Return the mean weight of each class: 1 for uniform attention, NaN for too few pairs."""
+        pairs = np.where(self.pairs[:1] >= MIN_PAIRS, self.pairs, np.nan)
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.mass / pairs[..., None, None]
 
     @property
     def distance_means(self) -> Float[np.ndarray, "filters classes layers heads"]:
-        """The means that distances alone would give."""
-        pairs = np.where(self.pairs[0] >= FEWEST_PAIRS, self.pairs[0], np.nan)
+        """Return the means that distance alone predicts."""
+        pairs = np.where(self.pairs[0] >= MIN_PAIRS, self.pairs[0], np.nan)
         return self.by_distance / pairs[..., None, None]
 
 
 def ratio(
     means: Float[np.ndarray, "*any filters classes layers heads"], *, average: bool
 ) -> Float[np.ndarray, "..."]:
-    """Same topic over different topic: of every head, or of the average over layers and heads."""
+    """Return same-topic over different-topic attention, by head or of the mean over heads."""
     if average:
         means = means.mean(axis=(-2, -1), keepdims=True)
-    found = means[..., 1, :, :] / means[..., 2, :, :]
-    return found[..., 0, 0] if average else found
+    ratios = means[..., 1, :, :] / means[..., 2, :, :]
+    return ratios[..., 0, 0] if average else ratios
 
 
 def attention(
@@ -78,15 +78,15 @@ def attention(
     replicates: int,
     rng: np.random.Generator,
 ) -> Attention:
-    """Run a model over documents and sum its attention weights by pair class.
+    """Return a model's attention weights over documents, summed by pair class.
 
     Raises:
         NoAttention: The model returns no attention maps.
     """
     documents = (
         (maps, reading.words)
-        for first in range(0, len(readings), DOCUMENTS_AT_ONCE)
-        for maps, reading in _read(model, readings[first : first + DOCUMENTS_AT_ONCE])
+        for first in range(0, len(readings), DOCUMENT_BATCH)
+        for maps, reading in _read(model, readings[first : first + DOCUMENT_BATCH])
     )
     return tally(
         documents,
@@ -99,7 +99,7 @@ def attention(
 
 
 def is_causal(model: PreTrainedModel) -> bool:
-    """Whether queries attend only to what comes before them, as its attention itself shows."""
+    """Return whether queries attend only to earlier positions, judged by the attention maps."""
     tokens = torch.arange(8, device=model.device)[None]
     maps = _maps(model, tokens, torch.ones_like(tokens))
     return not maps.triu(1).any()
@@ -109,19 +109,19 @@ def is_causal(model: PreTrainedModel) -> bool:
 def _maps(
     model: PreTrainedModel, tokens: Int[Tensor, "docs n"], mask: Int[Tensor, "docs n"]
 ) -> Float[Tensor, "docs layers heads n n"]:
-    """Attention maps, queries by keys; of an encoder-decoder, those of the encoder."""
+    """Return attention maps, queries by keys; for an encoder-decoder, those of the encoder."""
     network = model.get_encoder() if model.config.is_encoder_decoder else model
     output = network(input_ids=tokens, attention_mask=mask, output_attentions=True)
     layers = getattr(output, "attentions", None)
     if not layers or any(layer is None for layer in layers):
-        raise NoAttention(f"a {model.config.model_type} gives no attention maps")
+        raise NoAttention(f"a model of type {model.config.model_type} returns no attention maps")
     return torch.stack(layers, dim=1)
 
 
 def _read(
     model: PreTrainedModel, readings: Sequence[WordTokens]
 ) -> Iterator[tuple[Float[Tensor, "layers heads n n"], WordTokens]]:
-    """The attention maps of documents read in one batch, padding cut away."""
+    """Yield the attention maps of documents run in one batch, padding removed."""
     tokens = torch.nn.utils.rnn.pad_sequence(
         [torch.from_numpy(reading.tokens) for reading in readings], batch_first=True
     )
@@ -134,7 +134,7 @@ def _read(
 
 @dataclass(frozen=True)
 class _Pairs:
-    """The ordered pairs of positions with words in them, of one document."""
+    """The ordered pairs of one document's positions that hold words."""
 
     weights: Float[Tensor, "maps pairs"]  # relative to uniform attention
     classes: Float[Tensor, "filters_classes pairs"]
@@ -151,21 +151,23 @@ def tally(
     replicates: int,
     rng: np.random.Generator,
 ) -> Attention:
-    """Sum attention weights by pair class over a stream of documents, in fixed memory.
+    """Return attention weights summed by pair class over a stream of documents, in fixed memory.
 
-    Each document is its attention maps (queries by keys) and the number of the word at each
-    position, -1 where there is none. With `causal`, only pairs whose key comes first count.
-    `longest` bounds n. At least one document is expected.
+    A document is its attention maps (queries by keys) and the number of the word at each position,
+    -1 for none. With `causal`, only pairs whose key comes first count. `max_length` bounds n. The
+    stream must have at least one document.
     """
     mass = pairs = weight_at = different_at = pairs_at = 0.0
     for maps, words in documents:
-        found = _pairs(maps, torch.from_numpy(words), memberships, causal, max_length)
+        of_document = _pairs(maps, torch.from_numpy(words), memberships, causal, max_length)
         times = np.concatenate([[1.0], rng.poisson(1.0, replicates)])
-        mass = mass + np.multiply.outer(times, _array(found.classes @ found.weights.T))
-        pairs = pairs + np.multiply.outer(times, _array(found.classes.sum(dim=1)))
-        weight_at = weight_at + _by_distance(found.weights * found.different, found, max_length)
-        different_at = different_at + _by_distance(found.different, found, max_length)
-        pairs_at = pairs_at + _by_distance(found.classes, found, max_length)
+        mass = mass + np.multiply.outer(times, _array(of_document.classes @ of_document.weights.T))
+        pairs = pairs + np.multiply.outer(times, _array(of_document.classes.sum(dim=1)))
+        weight_at = weight_at + _by_distance(
+            of_document.weights * of_document.different, of_document, max_length
+        )
+        different_at = different_at + _by_distance(of_document.different, of_document, max_length)
+        pairs_at = pairs_at + _by_distance(of_document.classes, of_document, max_length)
     # the mean weight at each distance, between different words of any topics or none
     mean_at = weight_at / np.maximum(different_at, 1)
     kinds = (len(memberships), len(CLASSES))
@@ -183,7 +185,7 @@ def _pairs(
     causal: bool,
     max_length: int,
 ) -> _Pairs:
-    """The pairs of a document's positions: their weights, classes and distances."""
+    """Return the pairs of a document's positions: their weights, classes and distances."""
     words = words.to(maps.device)
     known = (words >= 0).nonzero()[:, 0]
     query, key = known.repeat_interleave(len(known)), known.repeat(len(known))
@@ -205,15 +207,15 @@ def _pairs(
 
 
 def _by_distance(
-    values: Float[Tensor, "k pairs"], found: _Pairs, max_length: int
+    values: Float[Tensor, "k pairs"], pairs: _Pairs, max_length: int
 ) -> Float[np.ndarray, "k distances"]:
-    """Sums over the pairs at each distance."""
+    """Return sums over the pairs at each distance."""
     sums = values.new_zeros(len(values), 2 * max_length - 1)
-    return _array(sums.index_add_(1, found.distance, values))
+    return _array(sums.index_add_(1, pairs.distance, values))
 
 
 def _array(sums: Tensor) -> np.ndarray:
-    """Sums of one document, in which float32 is exact enough, to add up in float64."""
+    """Return the sums of one document in float64, in which they are added up."""
     return sums.cpu().double().numpy()
 
 
@@ -222,7 +224,7 @@ def _array(sums: Tensor) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Similarity:
-    """Means over all pairs of different words of a class, filter by filter. NaN: too few pairs."""
+    """Means over all pairs of different words of a class, by filter; NaN for too few pairs."""
 
     same: Float[np.ndarray, "filters"]
     different: Float[np.ndarray, "filters"]
@@ -234,11 +236,10 @@ def similarity(
     vectors: Float[np.ndarray, "words d_model"],
     memberships: Bool[np.ndarray, "filters words topics"],
 ) -> Similarity:
-    """Mean inner product of different words with and without a common topic; exact.
+    """Return the exact mean inner product of different words with and without a common topic.
 
-    Which class a pair is in depends on the words' topic sets alone. So the sum over all pairs is
-    a sum over pairs of topic sets, of inner products of summed vectors: no words x words matrix.
-    For cosines give vectors of unit length.
+    The class of a pair depends on the words' topic sets alone. So the sum over all pairs is a sum
+    over pairs of topic sets, without a words x words matrix. For cosines, pass unit vectors.
     """
     rows = [_similarity(vectors.astype(np.float64), member) for member in memberships]
     return Similarity(*np.array(rows).T)
@@ -255,8 +256,8 @@ def _similarity(
     own = np.square(vectors).sum()  # a word with itself
     total, pairs = np.square(sums.sum(axis=0)).sum() - own, len(vectors) * (len(vectors) - 1.0)
     shared, shared_pairs = -own, -float(len(vectors))
-    for first in range(0, len(sets), PATTERNS_AT_ONCE):
-        part = slice(first, first + PATTERNS_AT_ONCE)
+    for first in range(0, len(sets), TOPIC_SET_CHUNK):
+        part = slice(first, first + TOPIC_SET_CHUNK)
         share = sets[part].astype(float) @ sets.T > 0
         shared += np.sum((share @ sums) * sums[part])
         shared_pairs += count[part] @ share @ count
@@ -269,10 +270,10 @@ def _similarity(
 
 
 def _mean(total: float, pairs: float) -> float:
-    return total / pairs if pairs >= FEWEST_PAIRS else float("nan")
+    return total / pairs if pairs >= MIN_PAIRS else float("nan")
 
 
 def unit(vectors: Float[np.ndarray, "words d_model"]) -> Float[np.ndarray, "words d_model"]:
-    """Vectors scaled to length 1; a zero vector stays."""
+    """Return vectors scaled to length 1; a zero vector stays."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(norms > 0, norms, 1)

@@ -1,6 +1,6 @@
 """Configuration of the real-text study: corpora, dictionary, LDA and the words' topics.
 
-Each class stands for a part of the `text:` section of `config.yaml`. The steps are those of Li,
+Each class is a part of the `text:` section of `config.yaml`. The steps are those of Li,
 Li & Risteski (ICML 2023) on Wikipedia; the sizes are for the few thousand paragraphs that
 packages ship.
 """
@@ -35,10 +35,12 @@ UNIT = "What counts as a document: the whole text, or each of its lines (paragra
 
 
 class BaseCorpusSettings(Settings):
-    """What every corpus has."""
+    """Keys of every corpus."""
 
     renamed = {"shortest": "min_length"}
-    min_length: PositiveInt = Field(40, description="Fewest words of a document; shorter are left.")
+    min_length: PositiveInt = Field(
+        40, description="Minimal words of a document; shorter ones are skipped."
+    )
     limit: PositiveInt | None = Field(
         None, description="Read no more than this many documents; null reads all."
     )
@@ -60,7 +62,7 @@ class PackagedCorpusSettings(BaseCorpusSettings):
 
 
 class FileCorpusSettings(BaseCorpusSettings):
-    """Text in a file of the user's."""
+    """Text in a local file."""
 
     path: UserPath = Field(description="The file.")
 
@@ -130,9 +132,10 @@ TextCorpusSettings = Annotated[
 class DictionarySettings(Settings):
     """Which words LDA sees."""
 
-    no_below: PositiveInt = Field(10, description="Leave words in fewer documents than this.")
+    renamed = {"shortest_word": "min_word_length"}
+    no_below: PositiveInt = Field(10, description="Leave out words in fewer documents than this.")
     no_above: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.1, description="Leave words in more than this share of the documents."
+        0.1, description="Leave out words in more than this share of the documents."
     )
     keep_n: PositiveInt = Field(
         10_000, description="Of the rest, keep this many words, those in most documents."
@@ -140,7 +143,7 @@ class DictionarySettings(Settings):
     stop_words: bool = Field(
         True, description="Leave out gensim's list of English stop words (STOPWORDS)."
     )
-    shortest_word: PositiveInt = Field(3, description="Fewest letters of a word.")
+    min_word_length: PositiveInt = Field(3, description="Minimal letters of a word.")
 
 
 class LdaSettings(Settings):
@@ -164,13 +167,13 @@ class LdaSettings(Settings):
     offset: PositiveFloat = Field(
         64,
         description="Holds back the first updates (tau_0 of Hoffman, Blei & Bach 2010). gensim's "
-        "1 forgets the start at once, which mixes topics when the corpus is small.",
+        "1 forgets the start immediately, which mixes topics when the corpus is small.",
     )
     decay: Annotated[float, Field(gt=0, le=1)] = Field(
         0.5, description="How fast updates become smaller (kappa of the same paper)."
     )
     iterations: PositiveInt = Field(
-        50, description="Most steps of inference of a document's mixture."
+        50, description="Maximal steps of inference of a document's mixture."
     )
     alpha: Literal["symmetric", "asymmetric", "auto"] | PositiveFloat = Field(
         "symmetric",
@@ -201,8 +204,8 @@ class FilterSettings(Settings):
     fractions: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         (2e-3, 5e-3, 1e-2, 2e-2),
         min_length=1,
-        description="A topic keeps its most likely words, this share of the dictionary; 1: all. "
-        "For the 100,000 words of all Wikipedia a tenth of the default is enough.",
+        description="A topic keeps this share of the dictionary, its most likely words; 1: all. "
+        "For the 100,000 words of all Wikipedia, use a tenth of the default.",
     )
     thresholds: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(
         (0.0, 0.3, 0.5, 0.7, 0.9),
@@ -211,7 +214,7 @@ class FilterSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _some_choice(self) -> Self:
+    def _filters_something(self) -> Self:
         if not self.grid():
             raise inconsistent(
                 "fractions", "with fraction 1 and threshold 0 every word has all topics"
@@ -219,28 +222,28 @@ class FilterSettings(Settings):
         return self
 
     def grid(self) -> list[tuple[float, float]]:
-        """The pairs (fraction, threshold), but for the one that filters nothing."""
+        """Return the pairs (fraction, threshold) without (1, 0), which filters nothing."""
         return [pair for pair in product(self.fractions, self.thresholds) if pair != (1, 0)]
 
 
 class ReferenceFilterSettings(Settings):
-    """The filter that figures of one filter show, and that claims about one are measured at."""
+    """The filter that figures and claims use where they show only one."""
 
     fraction: float = Field(1e-2, description="One of filters.fractions.")
     threshold: float = Field(0.5, description="One of filters.thresholds.")
 
     def rows(self, table: "DataFrame") -> "DataFrame":
-        """The rows of a table that are at this filter."""
+        """Return the rows of a table that are at this filter."""
         at = (table["fraction"] == self.fraction) & (table["threshold"] == self.threshold)
         return table[at]
 
     def is_at(self, fraction: float, threshold: float) -> bool:
-        """Whether a filter is this one."""
+        """Return whether a filter is this one."""
         return (fraction, threshold) == (self.fraction, self.threshold)
 
 
 class TextMeasurementSettings(Settings):
-    """Sizes of the measurements, and the filter that is looked at closely."""
+    """Sizes of the measurements, and the reference filter."""
 
     renamed = {"longest": "max_length"}
     max_length: Annotated[int, Field(ge=8)] = Field(
@@ -280,10 +283,13 @@ class TextSettings(Settings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.corpora:
-            raise inconsistent("corpora", "there is none left")
+            raise inconsistent("corpora", "expected at least one corpus, got none")
         if "figures" in self.corpora:
-            raise inconsistent("corpora", "no corpus can be named figures: a folder is so named")
+            raise inconsistent("corpora", "figures: reserved for the folder of figures")
         reference = self.measurement.reference
         if (reference.fraction, reference.threshold) not in self.filters.grid():
-            raise inconsistent("measurement.reference", "it is not one of the filters")
+            raise inconsistent(
+                "measurement.reference",
+                f"expected one of the filters, got {reference.fraction, reference.threshold}",
+            )
         return self

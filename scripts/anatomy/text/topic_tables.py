@@ -1,8 +1,7 @@
-"""From a model's measurements to tables: one row a filter, one a head, and a summary.
+"""Make tables of a model's measurements: one row a filter, one row a head, and a summary.
 
-A case is one answer to the question which topics a word has: a filter applied to an LDA fit, or
-the same with the topics dealt anew among the words (shuffled), which keeps how many words and
-topics there are and takes away what the topics are about.
+A case assigns topics to words: a filter applied to an LDA fit, or that assignment shuffled among
+the words. Shuffling keeps the numbers of words and topics and removes what the topics mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from scripts.anatomy.text.settings import FilterSettings, ReferenceFilterSetting
 
 @dataclass(frozen=True)
 class Case:
-    """Which topics the words have: a filter, an LDA fit, and whether they are shuffled."""
+    """The topics of all words: by which LDA fit and filter, and whether shuffled."""
 
     seed: int
     fraction: float
@@ -34,21 +33,21 @@ class Case:
 def cases(
     fits: Mapping[int, Topics], filters: FilterSettings, reference: ReferenceFilterSettings
 ) -> list[Case]:
-    """Every filter of every fit, and the reference filter of every fit shuffled."""
-    found = []
+    """Return every filter of every fit, and the reference filter of every fit shuffled."""
+    made = []
     for seed, fit in fits.items():
         for fraction, threshold in filters.grid():
             topics = membership.membership(fit, fraction=fraction, threshold=threshold)
-            found.append(Case(seed, fraction, threshold, False, topics))
+            made.append(Case(seed, fraction, threshold, False, topics))
             if reference.is_at(fraction, threshold):
-                found.append(Case(seed, fraction, threshold, True, shuffled(topics, seed)))
-    return found
+                made.append(Case(seed, fraction, threshold, True, shuffled(topics, seed)))
+    return made
 
 
 def shuffled(
     topics: Bool[np.ndarray, "words topics"], seed: int
 ) -> Bool[np.ndarray, "words topics"]:
-    """The topic sets dealt anew among the words that have any."""
+    """Return the topic sets permuted among the words that have any."""
     held = np.flatnonzero(topics.any(axis=1))
     dealt = topics.copy()
     dealt[held] = topics[seeding.numpy_generator(seed, "shuffle").permutation(held)]
@@ -56,7 +55,7 @@ def shuffled(
 
 
 def stack(cases: Sequence[Case]) -> Bool[np.ndarray, "cases words topics"]:
-    """The topics of all cases in one array."""
+    """Return the topics of all cases in one array."""
     return np.stack([case.topics for case in cases])
 
 
@@ -68,10 +67,10 @@ def table(
     *,
     weights: str,
 ) -> pd.DataFrame:
-    """One row a case: its words, mean attention by class, ratios with intervals, similarities.
+    """Return one row a case: its words, mean attention by class, ratios, similarities.
 
-    Attention is averaged over layers and heads. Intervals are those of the bootstrap over
-    documents. What is measured on too few pairs is NaN.
+    Attention is averaged over layers and heads. Intervals are of the bootstrap over documents.
+    Means over too few pairs are NaN.
     """
     ratios = ratio(attention.means, average=True)
     low, high = bootstrap_interval(ratios[1:])
@@ -81,7 +80,7 @@ def table(
         {
             **_names(cases, weights),
             **sizes,
-            **{name: averages[:, place] for place, name in enumerate(CLASSES)},
+            **{name: averages[:, i] for i, name in enumerate(CLASSES)},
             **{f"pairs_{name}": attention.pairs[0, :, i] for i, name in enumerate(CLASSES)},
             "ratio": ratios[0],
             "ratio_low": low,
@@ -100,7 +99,7 @@ def table(
 
 
 def head_table(cases: Sequence[Case], attention: Attention, *, weights: str) -> pd.DataFrame:
-    """One row a case, layer and head: its ratio with the interval of the bootstrap."""
+    """Return one row a case, layer and head: its ratio with the bootstrap interval."""
     ratios = ratio(attention.means, average=False)
     low, high = bootstrap_interval(ratios[1:])
     of_case, layer, head = (index.ravel() for index in np.indices(ratios.shape[1:]))
@@ -122,20 +121,20 @@ def _names(cases: Sequence[Case], weights: str) -> dict[str, list]:
 def summary(
     table: pd.DataFrame, heads: pd.DataFrame, reference: ReferenceFilterSettings
 ) -> dict[str, dict]:
-    """What claims are measured on: lists over the seeds, at the reference filter.
+    """Return the metrics of claims: lists over the seeds, at the reference filter.
 
-    Per kind of weights (trained, control, shuffled) the columns of `table`; of the trained ones
-    also `beyond_distance`, the ratio over what distances alone would give, the share of heads
-    with a ratio above 1, and how much the cosine gap and the ratio gain from the least to the
-    most strict threshold (`cosine_gap_gain`, `ratio_gain`).
+    For each kind of weights (trained, control, shuffled), the columns of `table`. For the trained
+    ones also `beyond_distance`, the ratio over the one that distance alone predicts;
+    `heads_above_1`, the share of heads with a ratio above 1; and `cosine_gap_gain` and
+    `ratio_gain`, the change from the loosest to the strictest threshold.
     """
-    found = {}
+    metrics = {}
     for weights, rows in reference.rows(table).groupby("weights"):
         rows = rows.sort_values("seed")
-        found[weights] = {
+        metrics[weights] = {
             name: rows[name].tolist() for name in rows if name not in ("weights", "seed")
         }
-    trained = found["trained"]
+    trained = metrics["trained"]
     trained["beyond_distance"] = [
         r / by for r, by in zip(trained["ratio"], trained["ratio_by_distance"], strict=True)
     ]
@@ -143,21 +142,21 @@ def summary(
     trained["heads_above_1"] = above.agg(lambda r: float((r.dropna() > 1).mean())).tolist()
     trained["cosine_gap_gain"] = _gain(table, "cosine_gap", reference)
     trained["ratio_gain"] = _gain(table, "ratio", reference)
-    return found
+    return metrics
 
 
 def _gain(table: pd.DataFrame, column: str, reference: ReferenceFilterSettings) -> list[float]:
-    """Per seed, a column at the strictest threshold less the same at the loosest."""
+    """Return, per seed, a column at the strictest threshold minus that at the loosest."""
     rows = table[(table["weights"] == "trained") & (table["fraction"] == reference.fraction)]
-    found = []
+    gains = []
     for _, of_seed in rows.sort_values("threshold").groupby("seed"):
         values = of_seed[column].dropna()
-        found.append(float(values.iloc[-1] - values.iloc[0]) if len(values) > 1 else float("nan"))
-    return found
+        gains.append(float(values.iloc[-1] - values.iloc[0]) if len(values) > 1 else float("nan"))
+    return gains
 
 
 def reference_case(cases: Sequence[Case], reference: ReferenceFilterSettings) -> Case:
-    """The first seed's case at the reference filter."""
+    """Return the first seed's case at the reference filter."""
     return next(
         case
         for case in cases
@@ -165,7 +164,7 @@ def reference_case(cases: Sequence[Case], reference: ReferenceFilterSettings) ->
     )
 
 
-def shown_words(
+def words_to_draw(
     fit: Topics,
     topics: Bool[np.ndarray, "words topics"],
     usable: Bool[np.ndarray, "words"],
@@ -173,7 +172,7 @@ def shown_words(
     count: int,
     each: int,
 ) -> list[list[int]]:
-    """Words to draw: of the topics with most usable words of their own, the most likely ones."""
+    """Return the likeliest unambiguous words of the `count` topics that have most of them."""
     alone = usable & (topics.sum(axis=1) == 1)
     own = [np.flatnonzero(alone & of_topic) for of_topic in topics.T]
     largest = sorted(range(len(own)), key=lambda k: -len(own[k]))[:count]

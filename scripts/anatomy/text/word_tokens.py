@@ -1,9 +1,8 @@
-"""Which dictionary word a model's token is: by its place in the text, exactly.
+"""Match a model's tokens with dictionary words by their character offsets in the text.
 
-A fast tokenizer says which characters a token stands for. A token is a word if it stands for
-that word and nothing else but white space, whatever the tokenizer's marks for pieces and spaces
-are (WordPiece, byte-level BPE, SentencePiece). Words that fall into several pieces are left out,
-as in the released code of Li, Li & Risteski (ICML 2023).
+A token is a word if its offsets cover that word and nothing else but white space. This holds for
+WordPiece, byte-level BPE and SentencePiece alike. Words split into several tokens are left out, as
+in the released code of Li, Li & Risteski (ICML 2023).
 """
 
 from collections import Counter
@@ -17,19 +16,21 @@ from transformers import PreTrainedTokenizerFast
 
 from scripts.anatomy.text.words import spans
 
-WORDS_AT_ONCE = 4096
-SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's; before a text it is on the first letter
-CONTEXT = "of "  # a word is looked up after another, since many tokenizers mark a text's first
+WORD_CHUNK = 4096
+SPACE = (
+    "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark; at a text's start it has a letter's offset
+)
+CONTEXT = "of "  # precedes a word to look up: many tokenizers mark a text's first
 
 
 @dataclass(frozen=True)
 class WordTokens:
-    """How a model reads a document.
+    """The tokens of a document, and the dictionary words among them.
 
     Attributes:
-        tokens: Token ids, special ones included, cut to what the model is given.
-        words: The number of the dictionary word that a token is; -1 for all else.
-        split: Occurrences of dictionary words that are no token: in several pieces, or unknown.
+        tokens: Token ids, special ones included, cut to the maximal length.
+        words: The number of the dictionary word at each token; -1 for none.
+        split: Number of dictionary words in the text that are split into pieces or unknown.
         cut: Whether the document was longer.
     """
 
@@ -46,12 +47,12 @@ def read(
     *,
     max_length: int,
 ) -> list[WordTokens]:
-    """Tokenize documents, cut to `longest` tokens, and find the dictionary words among them."""
-    number = {word: place for place, word in enumerate(dictionary)}
+    """Return the tokens of documents, at most `max_length` each, with the dictionary words."""
+    number = {word: index for index, word in enumerate(dictionary)}
     encoded = tokenizer(list(texts), truncation=True, max_length=max_length, padding=False)
     return [
-        _reading(text, encoded[place], number, tokenizer.unk_token_id)
-        for place, text in enumerate(texts)
+        _reading(text, encoded[index], number, tokenizer.unk_token_id)
+        for index, text in enumerate(texts)
     ]
 
 
@@ -65,13 +66,13 @@ def _reading(
     return WordTokens(
         np.array(encoding.ids, dtype=np.int64),
         np.array(numbers, dtype=np.int64),
-        split=seen - sum(place >= 0 for place in numbers),
+        split=seen - sum(word >= 0 for word in numbers),
         cut=bool(encoding.overflowing),
     )
 
 
 def statistics(readings: Sequence[WordTokens]) -> dict[str, float]:
-    """How many documents and tokens were read, what was cut, and the share of words left out."""
+    """Return the numbers of documents, of those cut, of tokens and words, and the split share."""
     whole = sum(int((reading.words >= 0).sum()) for reading in readings)
     split = sum(reading.split for reading in readings)
     return {
@@ -84,26 +85,26 @@ def statistics(readings: Sequence[WordTokens]) -> dict[str, float]:
 
 
 def _words(text: str, encoding: Encoding, unknown: int | None) -> list[str | None]:
-    """The word that each token is as a whole, or None."""
-    parts = [encoding, *encoding.overflowing]  # what is read, and what is cut off
-    places = [
-        _place(text, *of_token)
+    """Return the word that each token is as a whole, or None."""
+    parts = [encoding, *encoding.overflowing]  # overflowing: beyond the maximal length
+    offsets = [
+        _stripped(text, *of_token)
         for part in parts
         for of_token in zip(part.tokens, part.offsets, strict=True)
     ]
-    # the bytes of a character can be in several tokens, and each of them has its whole place
-    tokens_at = Counter(place for start, end in places for place in range(start, end))
+    # the bytes of one character can be in several tokens, each with the whole character's offsets
+    tokens_at = Counter(position for start, end in offsets for position in range(start, end))
     at = {(start, end): word for word, start, end in spans(text)}
     return [
         at.get((start, end))
-        if token != unknown and all(tokens_at[place] == 1 for place in range(start, end))
+        if token != unknown and all(tokens_at[position] == 1 for position in range(start, end))
         else None
-        for token, (start, end) in zip(encoding.ids, places, strict=False)
+        for token, (start, end) in zip(encoding.ids, offsets, strict=False)
     ]
 
 
-def _place(text: str, token: str, offset: tuple[int, int]) -> tuple[int, int]:
-    """Where in a text a token stands, without the white space around it."""
+def _stripped(text: str, token: str, offset: tuple[int, int]) -> tuple[int, int]:
+    """Return a token's character offsets without the white space around it."""
     start, end = offset
     if token == SPACE:
         return end, end
@@ -114,13 +115,13 @@ def _place(text: str, token: str, offset: tuple[int, int]) -> tuple[int, int]:
 def token_of_words(
     words: Sequence[str], tokenizer: PreTrainedTokenizerFast
 ) -> Int[np.ndarray, "words"]:
-    """The token that each word is after another word; -1 if it is split into pieces."""
+    """Return the token of each word after another word; -1 if it is split into pieces."""
     tokens = np.full(len(words), -1)
-    for first in range(0, len(words), WORDS_AT_ONCE):
-        part = [CONTEXT + word for word in words[first : first + WORDS_AT_ONCE]]
+    for first in range(0, len(words), WORD_CHUNK):
+        part = [CONTEXT + word for word in words[first : first + WORD_CHUNK]]
         encoded = tokenizer(part, add_special_tokens=False)
-        for place, text in enumerate(part):
-            whole = _words(text, encoded[place], tokenizer.unk_token_id)
-            if whole[-1] == words[first + place]:
-                tokens[first + place] = encoded[place].ids[-1]
+        for index, text in enumerate(part):
+            whole = _words(text, encoded[index], tokenizer.unk_token_id)
+            if whole[-1] == words[first + index]:
+                tokens[first + index] = encoded[index].ids[-1]
     return tokens

@@ -1,24 +1,23 @@
-"""Words of natural text, as gensim's tokenizer finds them, and where they stand in it."""
+"""Split natural text into words as gensim's tokenizer does, with character offsets."""
 
 from gensim.utils import PAT_ALPHABETIC, tokenize
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text in lower case: runs of letters, as `gensim.utils.tokenize` has them."""
+    """Return the words of a text in lower case, as `gensim.utils.tokenize` does."""
     return list(tokenize(text, lower=True))
 
 
 def spans(text: str) -> list[tuple[str, int, int]]:
-    """The same words, each with the place of its first character and the place after its last.
+    """Return the words of a text with their start and end offsets.
 
-    Places are those in `text` as it is, so that a model's tokens, whose character offsets refer
-    to the same text, can be joined with the words.
+    Offsets refer to `text` before lower-casing, as those of a tokenizer do.
     """
     lowered = text.lower()
-    places = range(len(text))
+    positions = range(len(text))
     if len(lowered) != len(text):  # a capital İ becomes two characters
-        places = [place for place, letter in enumerate(text) for _ in letter.lower()]
+        positions = [index for index, letter in enumerate(text) for _ in letter.lower()]
     return [
-        (found.group(), places[found.start()], places[found.end() - 1] + 1)
-        for found in PAT_ALPHABETIC.finditer(lowered)
+        (match.group(), positions[match.start()], positions[match.end() - 1] + 1)
+        for match in PAT_ALPHABETIC.finditer(lowered)
     ]

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from scripts.anatomy.config_loading import ConfigError, check_plain, read, told
+from scripts.anatomy.config_loading import ConfigError, check_values, format_errors, read
 from scripts.anatomy.settings import Settings
 from scripts.anatomy.statistics import mean_interval
 
@@ -117,7 +117,7 @@ def load(path: Path) -> list[Claim]:
     """
     studies = read(path)
     try:
-        check_plain(studies)
+        check_values(studies)
         claims = [
             _claim(key, given)
             for study, entry in studies.items()
@@ -154,7 +154,7 @@ def _claim(key: str, given: dict[str, Any]) -> Claim:
     try:
         return Claim.model_validate(given)
     except ValidationError as error:
-        raise ConfigError(f"{key}.{line}" for line in told(error, given)) from None
+        raise ConfigError(f"{key}.{line}" for line in format_errors(error, given)) from None
 
 
 def testable(

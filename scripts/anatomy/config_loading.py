@@ -1,14 +1,13 @@
-"""Reading a file of settings, and telling what is wrong with it: a line a mistake, the key first.
+"""Read a file of settings, and report what is wrong with it: one line for each mistake, key first.
 
-Such a file is YAML or JSON that people write by hand, or get from others. What no setting can be
-(a key given twice, aliases that stand for a billion values, a date, a control character) is told
-before anything looks at it more closely, for libraries pass over it, or end in a traceback.
+Snakemake reads the file with a loader of its own, which keeps the last of two equal keys, omits the
+file's name from errors, or prints a traceback.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,238 +16,188 @@ from pydantic import ValidationError
 
 from scripts.anatomy.settings import NAME
 
-DEEPEST = 30  # keys and lists inside each other; the schema has fewer than ten
-MOST_VALUES = 1_000_000
-LARGEST_FILE = 20_000_000  # bytes
-LARGEST_NUMBER = 2**53  # from here on not every whole number is a float
-MOST_LINES, LONGEST_LINE, LONGEST_PART = 40, 500, 120
+MAX_DEPTH = 30  # nested keys and lists; the schema has fewer than ten
+MAX_VALUES = 1_000_000
+MAX_FILE_SIZE = 20_000_000  # bytes
+MAX_NUMBER = 2**53  # beyond it a float cannot represent every integer
+MAX_LINES, MAX_LINE_LENGTH, MAX_PART_LENGTH = 40, 500, 120
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it takes a tenth of the time
-MERGE = "tag:yaml.org,2002:merge"  # of <<, which stands for no value
-# Keys that Snakemake takes for its own: with the first it runs what stands in the file
+# Keys that have a meaning for Snakemake; it evaluates a file that has the first one
 RESERVED = ("__use_yte__", "pathvars")
-SECTION = "wants a section of keys"
-KINDS = {dict: SECTION, list: "wants a list at its top level"}
+Key = tuple[Any, ...]
 
 
 class ConfigError(ValueError):
-    """Mistakes in a configuration, told in one line each."""
+    """Mistakes in a configuration, one line each."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        found = list(lines)
-        if len(found) > MOST_LINES:
-            found[MOST_LINES:] = [f"... and {len(found) - MOST_LINES} more mistakes"]
-        super().__init__("\n".join(map(printable, found)))
+        shown = list(lines)
+        if len(shown) > MAX_LINES:
+            shown[MAX_LINES:] = [f"... and {len(shown) - MAX_LINES} more mistakes"]
+        super().__init__("\n".join(map(printable, shown)))
 
 
 def printable(text: str) -> str:
-    """A text as one line for a terminal: control characters escaped, its end cut off if long."""
+    """Return text as one line for a terminal: control characters escaped, a long end cut off."""
     safe = "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode()
-        for sign in text[: LONGEST_LINE + 1]
+        for sign in text[: MAX_LINE_LENGTH + 1]
     )
-    return safe if len(safe) <= LONGEST_LINE else safe[: LONGEST_LINE - 4] + " ..."
+    return safe if len(safe) <= MAX_LINE_LENGTH else safe[: MAX_LINE_LENGTH - 4] + " ..."
 
 
 # --- files --------------------------------------------------------------------------------------
 
 
-def read(path: Path, kind: type = dict) -> Any:
-    """What stands in a file of settings, a mapping or a list.
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # C takes a tenth of the time
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return the node's value; raise YAMLError, with its position, for whatever is wrong."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError):  # such as the date 2001-99-99
+            kind = node.tag.rpartition(":")[2]
+            raise _error(f"{_cut(node.value)!r} is not a valid {kind}", node) from None
+
+
+def _error(message: str, part: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=part.start_mark)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the contents of a YAML or JSON file whose top level is a mapping.
 
     Raises:
-        ConfigError: One line with the file and, where there is one, the line in it.
+        ConfigError: One line with the file and, if known, the line in it.
     """
     try:
-        value = _parsed(_text(path))
-    except _Unreadable as error:
-        place = path if error.line is None else f"{path}:{error.line}"
-        raise ConfigError([f"{place}: {error}"]) from None
-    if not isinstance(value, kind):
-        found = "there is nothing in it" if value is None else f"there is {_shown(value)}"
-        raise ConfigError([f"{path}: {KINDS[kind]}; {found}"])
-    for key in RESERVED:
-        if kind is dict and key in value:
-            raise ConfigError([f"{path}: {key}: there is no such key; to Snakemake it means more"])
+        if path.exists() and not path.is_file():
+            raise ValueError("expected a file, found a folder or a device")
+        if path.stat().st_size > MAX_FILE_SIZE:
+            raise ValueError(f"expected at most {MAX_FILE_SIZE // 10**6} MB")
+        value = _parsed(path.read_bytes())
+        if not isinstance(value, dict):
+            raise ValueError(f"expected keys with values at the top level, got {_shown(value)}")
+        for key in RESERVED:
+            if key in value:
+                raise ValueError(f"{key}: unknown key; Snakemake would give it a meaning")
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror}"]) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{path}:{mark.line + 1}" if mark else path
+        reason = " ".join(filter(None, (error.context, error.problem)))
+        raise ConfigError([f"{place}: invalid YAML: {reason}"]) from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise ConfigError([f"{path}: {' '.join(str(error).split())}"]) from None
     return value
 
 
-class _Unreadable(ValueError):
-    """A file that is no settings; `line` counts from 1."""
-
-    def __init__(self, reason: str, line: int | None = None) -> None:
-        super().__init__(reason)
-        self.line = line
-
-
-def _text(path: Path) -> str:
+def _parsed(content: bytes) -> Any:
+    """Return the value of a JSON or YAML text; JSON if it is both, as Snakemake reads it."""
     try:
-        if path.is_dir():
-            raise _Unreadable("is a folder")
-        if not path.is_file():
-            raise _Unreadable("is no file" if path.exists() else "there is no such file")
-        if path.stat().st_size > LARGEST_FILE:
-            raise _Unreadable(f"has more than {LARGEST_FILE // 10**6} MB, which no settings have")
-        content = path.read_bytes()
-    except OSError as error:
-        raise _Unreadable(f"cannot be read ({error.strerror})") from None
-    try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise _Unreadable("is not UTF-8 text", line) from None
-
-
-def _parsed(text: str) -> Any:
-    """The value of a JSON or YAML text: JSON where it is both, as Snakemake reads it."""
+        raise ValueError(f"line {line}: expected UTF-8 text") from None
     try:
-        return json.loads(text, object_pairs_hook=_without_twins)
+        return json.loads(text, object_pairs_hook=_without_duplicates)
     except RecursionError:
-        raise _Unreadable(f"is more than {DEEPEST} levels deep") from None
-    except _Unreadable:
-        raise
-    except ValueError:
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from None
+    except json.JSONDecodeError:
         pass  # then it is YAML
-    loader = LOADER(text)
-    try:
-        _check_depth(text)
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _weigh(node, loader, {})
-        return loader.construct_document(node)
-    except yaml.MarkedYAMLError as error:
-        reason = " ".join(filter(None, (error.context, error.problem)))
-        mark = error.problem_mark or error.context_mark
-        if "cannot start any token" in reason and "\t" in text:
-            reason += "; indent with spaces, not with tabs"
-        raise _Unreadable(f"is not YAML: {reason}", mark and mark.line + 1) from None
-    except yaml.YAMLError as error:
-        raise _Unreadable(f"is not YAML: {' '.join(str(error).split())}") from None
-    finally:
-        loader.dispose()
+    _check_structure(text)
+    return yaml.load(text, Loader=_Loader)
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twin = next(key for key in keys if keys.count(key) > 1)
-        raise _Unreadable(f"the key {twin} is given twice")
-    return found
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if duplicates := [key for key in keys if keys.count(key) > 1]:
+        raise ValueError(f"duplicate key {duplicates[0]}")
+    return dict(pairs)
 
 
-def _check_depth(text: str) -> None:
-    """Raise for a file that is too deep for what comes next, which calls itself for each level."""
-    depth = 0
-    for event in yaml.parse(text, Loader=LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise _Unreadable(f"is more than {DEEPEST} levels deep", event.start_mark.line + 1)
+@dataclass
+class _Collection:
+    """A mapping or list of a YAML text that has begun: its keys (None for a list), its values."""
+
+    anchor: str | None = None
+    keys: set[str] | None = None
+    children: int = 0
+    values: int = 1
 
 
-def _weigh(node: yaml.Node, loader: Any, known: dict[yaml.Node, tuple[int, int] | None]) -> Any:
-    """How many values a node stands for, and how deep it is, all aliases written out.
+def _check_structure(text: str) -> None:
+    """Raise YAMLError for what PyYAML accepts or cannot bear.
 
-    Raises for what YAML allows and no settings have: a key twice (the last would be taken), a node
-    inside itself, aliases of aliases of aliases, a number or a date that is none.
+    These are duplicate keys, deep nesting, an alias in the value that it names, and nested aliases
+    that expand to more values than memory can hold.
     """
-    if node in known:
-        if known[node] is None:
-            raise _Unreadable("holds itself, by an alias", node.start_mark.line + 1)
-        return known[node]
-    line = node.start_mark.line + 1
-    known[node] = None
-    match node:
-        case yaml.MappingNode():
-            _check_twins(node)
-            children = [child for pair in node.value for child in pair]
-        case yaml.SequenceNode():
-            children = node.value
-        case _ if node.tag == MERGE:
-            children = []
-        case _:
-            children = []
-            try:
-                loader.construct_object(node)
-            except yaml.YAMLError:
-                raise
-            except Exception:  # each type has its own; all of them are about this text
-                kind = node.tag.rpartition(":")[2]
-                reason = f"{_cut(node.value)!r} is no {kind} that can be read"
-                raise _Unreadable(reason, line) from None
-    parts = [_weigh(child, loader, known) for child in children]
-    values = 1 + sum(part[0] for part in parts)
-    depth = 1 + max((part[1] for part in parts), default=0)
-    if values > MOST_VALUES or depth > DEEPEST:
-        raise _Unreadable("stands for too much, by aliases of aliases", line)
-    known[node] = values, depth
-    return known[node]
-
-
-def _check_twins(node: yaml.MappingNode) -> None:
-    seen = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode):
-            if (key.tag, key.value) in seen:
-                raise _Unreadable(f"the key {key.value} is given twice", key.start_mark.line + 1)
-            seen.add((key.tag, key.value))
+    begun, values_of = [_Collection()], {}
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            keys = set() if isinstance(event, yaml.MappingStartEvent) else None
+            begun.append(_Collection(event.anchor, keys))
+            if len(begun) > MAX_DEPTH + 1:
+                raise _error(f"nested more than {MAX_DEPTH} levels deep", event)
+            continue
+        values = 1
+        if isinstance(event, yaml.CollectionEndEvent):
+            ended = begun.pop()
+            values_of[ended.anchor] = values = ended.values
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor in [collection.anchor for collection in begun]:
+                raise _error(f"the alias {event.anchor} is in the value that it names", event)
+            values = values_of.get(event.anchor, 1)
+        elif not isinstance(event, yaml.ScalarEvent):
+            continue
+        parent = begun[-1]
+        if isinstance(event, yaml.ScalarEvent) and parent.keys is not None:
+            if parent.children % 2 == 0 and event.value in parent.keys:
+                raise _error(f"duplicate key {event.value}", event)
+            if parent.children % 2 == 0:
+                parent.keys.add(event.value)
+        parent.children += 1
+        parent.values += values
+        if parent.values > MAX_VALUES:
+            raise _error(f"expands to more than {MAX_VALUES:,} values through aliases", event)
 
 
 # --- values -------------------------------------------------------------------------------------
 
 
-def check_plain(config: Any) -> None:
+def check_values(config: Any) -> None:
     """Raise ConfigError for values that no setting can have, whatever the key."""
-    if found := list(_strange(config, (), (), count(1))):
-        raise ConfigError(found)
+    if lines := list(_invalid_values(config, ())):
+        raise ConfigError(lines)
 
 
-def _strange(
-    value: Any, place: tuple[Any, ...], above: tuple[int, ...], number: Iterator[int]
-) -> Iterator[str]:
-    """The mistakes in a value, depth first; nothing below one that is too deep."""
-    if next(number) > MOST_VALUES:
-        raise ConfigError([_line(place, "stands for too much, by aliases of aliases")])
+def _invalid_values(value: Any, key: Key) -> Iterator[str]:
+    """Yield a line for each invalid value, depth first; nothing below one that is too deep."""
     match value:
+        case dict() | list() | tuple() if len(key) > MAX_DEPTH:
+            yield _line(key, f"nested more than {MAX_DEPTH} levels deep")
         case dict() | list() | tuple():
-            if id(value) in above:
-                yield _line(place, "holds itself, by an alias")
-                return
-            if len(place) > DEEPEST:
-                yield _line(place, f"is more than {DEEPEST} levels deep")
-                return
-            entries = value.items() if isinstance(value, dict) else enumerate(value)
-            for key, entry in entries:
-                if isinstance(value, dict):
-                    yield from _strange_key(key, place)
-                yield from _strange(entry, (*place, key), (*above, id(value)), number)
-        case bool() | float() | None:
+            for name, entry in value.items() if isinstance(value, dict) else enumerate(value):
+                if isinstance(value, dict) and (not isinstance(name, str) or CONTROL.search(name)):
+                    message = "expected printable text as a key; put it into quotes"
+                    yield _line((*key, name), message)
+                else:
+                    yield from _invalid_values(entry, (*key, name))
+        case int() if abs(value) > MAX_NUMBER:
+            yield _line(key, f"expected a number up to {MAX_NUMBER}, got {_shown(value)}")
+        case str() if CONTROL.search(value):
+            yield _line(key, f"expected no control characters, got {_shown(value)}")
+        case str() | bool() | int() | float() | None:
             pass
-        case int():
-            if abs(value) > LARGEST_NUMBER:
-                yield _line(place, f"a number beyond {LARGEST_NUMBER}")
-        case str():
-            if CONTROL.search(value):
-                yield _line(place, f"holds a control character (given: {_shown(value)})")
         case _:
-            yield _line(place, f"wants text or a number (given: {_shown(value)})")
-
-
-def _strange_key(key: Any, place: tuple[Any, ...]) -> Iterator[str]:
-    if not isinstance(key, str):
-        reason = f"YAML reads this key as {_shown(key)}, and keys are text; put it into quotes"
-        yield _line((*place, key), reason)
-    elif CONTROL.search(key):
-        yield _line((*place, key), "the key holds a control character")
+            yield _line(key, f"expected text or a number, got {_shown(value)}")
 
 
 # --- mistakes that pydantic finds ---------------------------------------------------------------
 
 
-def told(error: ValidationError, given: Any) -> list[str]:
-    """What is wrong with the given settings, a line a key."""
+def format_errors(error: ValidationError, given: Any) -> list[str]:
+    """Return what is wrong with the given settings, one line for each key."""
     reasons: dict[str, list[str]] = {}
     for mistake in error.errors():
         key, reason = _reason(mistake, given)
@@ -257,68 +206,63 @@ def told(error: ValidationError, given: Any) -> list[str]:
 
 
 def _reason(mistake: Mapping[str, Any], given: Any) -> tuple[str, str]:
-    """The key of a mistake, and what is wrong there."""
-    place = tuple(_real(mistake["loc"], given, mistake["type"] == "missing"))
-    key = _key(place)
+    """Return the key of a mistake, and what is wrong there."""
+    keys = tuple(_given_keys(mistake["loc"], given, mistake["type"] == "missing"))
     message = mistake["msg"].removeprefix("Value error, ")
     value = mistake["input"]
     match mistake["type"]:
         case "extra_forbidden":
-            return key, "there is no such key"
+            return _key(keys), f"unknown key, given {_shown(value)}"
         case "missing":
-            return key, "the key is missing"
+            return _key(keys), "the key is missing"
         case "union_tag_not_found":
-            return key, "the key `kind` is missing"
+            return _key(keys), "the key `kind` is missing"
         case "union_tag_invalid":
             value = value.get("kind") if isinstance(value, Mapping) else value
-            kinds = mistake["ctx"]["expected_tags"]
-            message = f"wants a section whose `kind` is one of {kinds}"
+            message = f"expected a section whose `kind` is one of {mistake['ctx']['expected_tags']}"
         case "inconsistent":
             of_section, _, message = message.partition(": ")
-            return _key((*place, of_section)), message
+            return _key((*keys, of_section)), message
         case "value_error":
-            return key, message
+            return _key(keys), message
         case "model_type" | "model_attributes_type" | "dict_type":
-            message = SECTION
+            message = "expected a section of keys"
         case "string_pattern_mismatch" if mistake["ctx"]["pattern"] == NAME:
-            message = "a name is letters, digits and _, and starts with a letter"
-    return key, f"{message} (given: {_shown(value)})"
+            message = "expected a name of letters, digits and _ that starts with a letter"
+    return _key(keys), f"{message}, got {_shown(value)}"
 
 
-def _real(place: Iterable[Any], given: Any, missing: bool) -> Iterator[Any]:
-    """The keys of the file on the way to a mistake, without what pydantic calls the alternatives.
+def _given_keys(keys: Iterable[Any], given: Any, missing: bool) -> Iterator[Any]:
+    """Yield the keys that lead to a mistake, without pydantic's names of alternatives.
 
-    The last one need not be there if it is `missing`.
+    The last key need not exist if it is `missing`.
     """
-    *way, last = place or [None]
-    for part in way:
-        inside = _inside(given, part)
-        if inside:
-            given = inside[0]
-            yield part
-    if last is not None and (missing or _inside(given, last)):
+    *above, last = keys or [None]
+    for key in above:
+        if _has(given, key):
+            given = given[key]
+            yield key
+    if last is not None and (missing or _has(given, last)):
         yield last
 
 
-def _inside(given: Any, part: Any) -> list[Any]:
-    """What is under a key or at a place of a list, if there is such a one."""
-    if isinstance(given, Mapping):
-        return [given[part]] if part in given else []
-    at = isinstance(given, list | tuple) and isinstance(part, int) and part < len(given)
-    return [given[part]] if at else []
+def _has(given: Any, key: Any) -> bool:
+    if isinstance(given, list | tuple):
+        return isinstance(key, int) and key < len(given)
+    return isinstance(given, Mapping) and key in given
 
 
-def _line(place: Iterable[Any], message: str) -> str:
-    return f"{_key(place)}: {message}"
+def _line(key: Key, message: str) -> str:
+    return f"{_key(key)}: {message}"
 
 
-def _key(place: Iterable[Any]) -> str:
-    """A place with dots, no part of it too long to read."""
-    return ".".join(_cut(str(part)) for part in place) or "the configuration"
+def _key(keys: Key) -> str:
+    """Return keys joined with dots, none too long to read."""
+    return ".".join(_cut(str(key)) for key in keys) or "the configuration"
 
 
 def _shown(value: Any) -> str:
-    """A value in a few characters."""
+    """Return a value in a few characters."""
     match value:
         case None:
             return "null"
@@ -332,4 +276,4 @@ def _shown(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_PART else text[:LONGEST_PART] + "..."
+    return text if len(text) <= MAX_PART_LENGTH else text[:MAX_PART_LENGTH] + "..."

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from scripts.anatomy import config_reference
-from scripts.anatomy.config_loading import ConfigError, check_plain, read, told
+from scripts.anatomy.config_loading import ConfigError, check_values, format_errors, read
 from scripts.anatomy.devices import ComputeSettings
 from scripts.anatomy.embedding.settings import EmbeddingSettings
 from scripts.anatomy.lego.settings import LegoSettings
@@ -164,11 +164,11 @@ def validate(config: dict) -> Config:
     Raises:
         ConfigError: One line a mistake: the key, what is wrong, the value.
     """
-    check_plain(config)
+    check_values(config)
     try:
         settings = Config.model_validate(config)
     except ValidationError as error:
-        raise ConfigError(told(error, config)) from None
+        raise ConfigError(format_errors(error, config)) from None
     _check_files(settings)
     _check_tasks(settings)
     return settings

@@ -290,16 +290,16 @@ NARROW = {"d_model": 50, "head": "trained"}
 BERT = {"kind": "bert", "d_model": 64}
 MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
     # what is set, to what, the key that the line begins with, what else it says
-    "unknown section": ("topics", {}, "topics", ["no such key"]),
-    "unknown key": ("topic.variant", {}, "topic.variant", ["no such key"]),
-    "unknown key of a variant": (f"{VARIANT}.step", 5, f"{VARIANT}.step", ["no such key"]),
-    "unknown key below": (f"{VARIANT}.masking.p_q", 0.1, f"{VARIANT}.masking.p_q", ["no such"]),
-    "key of another kind of corpus": (CORPUS, LDA | {"tau": 2}, f"{CORPUS}.tau", ["no such key"]),
+    "unknown section": ("topics", {}, "topics", ["a section"]),
+    "unknown key": ("topic.variant", {}, "topic.variant", ["a section"]),
+    "unknown key of a variant": (f"{VARIANT}.step", 5, f"{VARIANT}.step", ["5"]),
+    "unknown key below": (f"{VARIANT}.masking.p_q", 0.1, f"{VARIANT}.masking.p_q", ["0.1"]),
+    "key of another kind of corpus": (CORPUS, LDA | {"tau": 2}, f"{CORPUS}.tau", ["2"]),
     "key of another model": (
         f"{VARIANT}.model",
         {"n_layers": 2},
         f"{VARIANT}.model.n_layers",
-        ["no"],
+        ["2"],
     ),
     "word for a number": (f"{VARIANT}.steps", "many", f"{VARIANT}.steps", ["'many'", "integer"]),
     "fraction for a whole number": (f"{VARIANT}.batch", 2.5, f"{VARIANT}.batch", ["2.5"]),
@@ -508,7 +508,7 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
         MODEL,
         {"kind": "hub", "id": "a/b", "revision": "c", "package": "minilm"},
         f"{MODEL}.package",
-        ["no such key"],
+        ["'minilm'"],
     ),
     "no such kind of model source": (MODEL, {"kind": "torch"}, MODEL, ["'torch'", "'folder'"]),
     "hub address for a name": (
@@ -561,7 +561,7 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
         TEXT,
         {"kind": "packaged", "column": "text"},
         f"{TEXT}.column",
-        ["no such key"],
+        ["'text'"],
     ),
     "text in no such file": (
         TEXT,

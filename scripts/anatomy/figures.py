@@ -1,4 +1,4 @@
-"""How figures look, and how they are saved: one style, safe for the colour-blind, PNG and SVG."""
+"""The style of all figures, safe for the colour-blind, and what their scripts share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ CLASS_COLOURS = {
 
 
 def style() -> None:
-    """Set the style of all figures; call it before the first is drawn."""
+    """Set the style of all figures; call this before drawing."""
     matplotlib.use("Agg")
     sns.set_theme(
         context="notebook",
@@ -47,7 +47,7 @@ def style() -> None:
 
 
 def save(figure: Figure, png: str | Path, svg: str | Path) -> None:
-    """Write a figure in both formats and close it."""
+    """Write a figure as PNG and as SVG, and close it."""
     for path, metadata in ((png, {"Software": None}), (svg, {"Date": None})):
         with artifacts.writing(path) as temporary:
             figure.savefig(temporary, metadata=metadata)
@@ -55,10 +55,11 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> None:
 
 
 def by_variant(names: Sequence[str], paths: Sequence[str]) -> dict[str, list[str]]:
-    """Artifacts that are listed variant by variant, all seeds of each, by the variant's name."""
+    """Return artifacts by variant, from a list that has all seeds of a variant in a row."""
     seeds = len(paths) // len(names)
     return {
-        name: list(paths[place * seeds : (place + 1) * seeds]) for place, name in enumerate(names)
+        name: list(paths[number * seeds : (number + 1) * seeds])
+        for number, name in enumerate(names)
     }
 
 
@@ -91,9 +92,9 @@ def matrix(
     columns: str = "word",
     limit: float | None = None,
 ) -> None:
-    """A heat map around 0, with lines between topics.
+    """Draw a heat map around 0, with lines between topics.
 
-    The scale ends at `limit`, or else ignores the largest percent.
+    The scale ends at `limit`; by default at the 99th percentile of the absolute values.
     """
     limit = limit or float(np.quantile(np.abs(values), 0.99)) or 1.0
     image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
@@ -120,7 +121,7 @@ def band(
     colour: object = None,
     **options: object,
 ) -> None:
-    """A curve over `x`: the mean over seeds with the range from the lowest to the highest."""
+    """Draw a curve over `x`: the mean over seeds with the range from lowest to highest."""
     grouped = table.groupby(x)[column]
     mean = grouped.mean()
     (line,) = ax.plot(mean.index, mean, label=label, color=colour, **options)
@@ -137,16 +138,16 @@ def dots(
     colour: object = None,
     label: str | None = None,
 ) -> None:
-    """A row of points with 95 % intervals over seeds, one for each name, from top to bottom."""
-    for place, seeds in enumerate(values.values()):
+    """Draw the mean of each name with its 95 % interval over seeds, from top to bottom."""
+    for row, seeds in enumerate(values.values()):
         mean, low, high = mean_interval(np.array(seeds, dtype=float))
         ax.errorbar(
             mean,
-            place + offset,
+            row + offset,
             xerr=[[mean - low], [high - mean]],
             fmt="o",
             color=colour,
-            label=label if place == 0 else None,
+            label=label if row == 0 else None,
             capsize=2,
         )
     ax.set_yticks(range(len(values)), labels=list(values))
@@ -154,20 +155,20 @@ def dots(
 
 
 def layer_bars(ax: Axes, table: pd.DataFrame, columns: Mapping[str, str]) -> None:
-    """Bars side by side for each layer, one a column; `columns` maps names to labels.
+    """Draw bars side by side for each layer, one per column; `columns` maps names to labels.
 
-    Heights are means over the rows of a layer, and whiskers reach from the lowest to the highest.
+    Heights are means over the rows of a layer; whiskers reach from the lowest to the highest.
     """
     layers = table.groupby("layer")
-    places = np.arange(len(layers))
+    positions = np.arange(len(layers))
     width = 0.8 / len(columns)
     shifts = offsets(len(columns), width)
     for shift, (column, label) in zip(shifts, columns.items(), strict=True):
         mean = layers[column].mean().to_numpy()
         reach = np.stack([mean - layers[column].min(), layers[column].max() - mean])
-        reach = reach.clip(min=0)  # the mean of equal numbers may be a rounding off
-        ax.bar(places + shift, mean, width, yerr=reach, label=label, error_kw={"linewidth": 0.8})
-    ax.set_xticks(places, labels=list(layers.groups), fontsize="small")
+        reach = reach.clip(min=0)  # the mean of equal numbers may differ by rounding
+        ax.bar(positions + shift, mean, width, yerr=reach, label=label, error_kw={"linewidth": 0.8})
+    ax.set_xticks(positions, labels=list(layers.groups), fontsize="small")
     ax.set_xlabel("layer")
 
 
@@ -197,7 +198,7 @@ def layer_panels(
 
 
 def plain(text: str) -> str:
-    """A text that is not ours, for a figure: what is between two $ is no formula."""
+    """Return a text from outside for a figure, with $ escaped so that no part is a formula."""
     return text.replace("$", r"\$")
 
 
@@ -207,7 +208,7 @@ SPELLINGS = {"cross entropy": "cross-entropy", "sgd": "SGD", "adam": "Adam", "l2
 
 
 def words(name: str) -> str:
-    """A name of the configuration as words."""
+    """Return a name of the configuration as words."""
     text = name.replace("_", " ")
     for plain, spelling in SPELLINGS.items():
         text = text.replace(plain, spelling)
@@ -215,7 +216,7 @@ def words(name: str) -> str:
 
 
 def parameter(group: str) -> str:
-    """A group of parameters (`K_gate`, `W_O`) as a formula."""
+    """Return a group of parameters (`K_gate`, `W_O`) as a formula."""
     letter, _, index = group.partition("_")
     if not index:
         return f"${letter}$"

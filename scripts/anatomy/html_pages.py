@@ -1,4 +1,4 @@
-"""Pages of the report that are read rather than looked at: tables of tokens, as HTML."""
+"""HTML pages of the report with tables of tokens."""
 
 import html
 from collections.abc import Collection, Iterable, Mapping
@@ -35,7 +35,7 @@ $body
 
 
 def page(title: str, introduction: str, sections: Mapping[str, str]) -> str:
-    """A page with a heading, a list of contents and sections, which are HTML already."""
+    """Return a page with a heading, a list of contents and sections (HTML, not escaped)."""
     numbered = list(enumerate(sections.items()))
     return PAGE.substitute(
         title=html.escape(title),
@@ -49,15 +49,15 @@ def page(title: str, introduction: str, sections: Mapping[str, str]) -> str:
 
 
 def table(rows: pd.DataFrame) -> str:
-    """A table; the last column is HTML already, the others are text."""
-    plain = rows.copy()
+    """Return a table; all columns but the last are escaped, the last is HTML."""
+    escaped = rows.copy()
     for column in rows.columns[:-1]:
-        plain[column] = rows[column].astype(str).map(html.escape)
-    return plain.to_html(index=False, escape=False, border=0)
+        escaped[column] = rows[column].astype(str).map(html.escape)
+    return escaped.to_html(index=False, escape=False, border=0)
 
 
 def chips(tokens: Iterable[str], *, marked: Collection[str] = ()) -> str:
-    """Tokens side by side, each in a box of its own, so that spaces inside them can be seen."""
+    """Return tokens side by side, each in a box that shows the spaces inside it."""
     return "".join(
         f"<i{' class=mark' if token in marked else ''}>{html.escape(token)}</i>" for token in tokens
     )

@@ -1,4 +1,4 @@
-"""The ledger: the verdict on every claim, computed from the artifacts that it names."""
+"""Compute the verdict on every claim from the artifacts that it names."""
 
 import logging
 from typing import Any
@@ -12,9 +12,9 @@ logger = logging.getLogger(__name__)
 
 
 def main(snakemake: Any) -> None:
-    """Judge every claim; those whose artifacts are not among the inputs cannot be tested."""
+    """Judge every claim; a claim whose artifacts are not among the inputs is not testable."""
     params = snakemake.params
-    # as a module of another workflow the files may be elsewhere than the claims say
+    # in a module of another workflow, inputs have other paths than those in the claims
     files = dict(zip(params.artifacts, snakemake.input, strict=True))
     rows = []
     for claim in map(claims.Claim.model_validate, params.claims):

@@ -7,7 +7,7 @@ from scripts.anatomy import artifacts
 
 
 def main(snakemake: Any) -> None:
-    """Subtract the baseline for every seed, also in units of a third variant's difference."""
+    """Write the differences, also as shares of the mean difference of a third variant if given."""
     metric, inp = snakemake.params.metric, snakemake.input
     variant, baseline = (
         [_metric(path, metric) for path in paths] for paths in (inp.variant, inp.baseline)

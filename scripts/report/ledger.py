@@ -1,4 +1,4 @@
-"""The ledger as a page to read: claims, what was measured, what was expected, the verdict."""
+"""Write the ledger as a page: claims, measured and expected values, verdicts."""
 
 import html
 from pathlib import Path
@@ -12,7 +12,7 @@ from scripts.anatomy import artifacts
 
 
 def main(snakemake: Any) -> None:
-    """Fill the page's template."""
+    """Fill the template of the page, claims that are not reproduced first."""
     table = artifacts.read_table(snakemake.input.claims)
     order = ["not reproduced", "reproduced", "not testable at this scale"]
     table = table.sort_values("verdict", key=lambda v: v.map(order.index), kind="stable")

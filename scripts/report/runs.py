@@ -1,4 +1,4 @@
-"""results/runs.csv: the runs of all studies, one tidy row each."""
+"""Write results/runs.csv with a row per run of all studies."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from scripts.anatomy import artifacts
 
 
 def main(snakemake: Any) -> None:
-    """Put the studies' tables under each other."""
+    """Concatenate the tables of the studies."""
     tables = [artifacts.read_table(path) for path in snakemake.input]
     artifacts.write_table(snakemake.output[0], pd.concat(tables, ignore_index=True))
 

@@ -1,4 +1,4 @@
-"""One row per run of a study: what it was, how it ended, what it cost."""
+"""Write a table of a study with a row per run: settings, provenance and metrics."""
 
 from pathlib import Path
 from typing import Any

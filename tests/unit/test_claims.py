@@ -1,10 +1,12 @@
-"""Verdicts: intervals inside and outside what is expected, seeds, scales and lists."""
+"""Claims: groups with defaults, expectations, verdicts over seeds, scales and lists."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from pydantic import ValidationError
 
 from scripts.anatomy import claims
 from scripts.anatomy.claims import Claim, Expectation
@@ -50,13 +52,13 @@ def test_verdicts(expect: dict, values: list[float | None], verdict: str) -> Non
     assert judged(claim(expect), values)["verdict"] == verdict
 
 
-def test_the_interval_is_students_t() -> None:
+def test_the_interval_of_a_verdict_is_students_t() -> None:
     row = judged(claim({"above": 0}), [1.0, 2.0, 3.0])
     assert row["value"] == 2
     assert row["high"] - 2 == pytest.approx(4.302653 / np.sqrt(3), rel=1e-5)
 
 
-def test_every_seed_has_to_hold() -> None:
+def test_every_seed_must_meet_the_expectation_where_the_claim_says_so() -> None:
     values = [0.02, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     assert judged(claim({"above": 0.5}), values)["verdict"] == "reproduced"
     assert judged(claim({"above": 0.5}, every_seed=True), values)["verdict"] == "not reproduced"
@@ -81,7 +83,7 @@ def test_a_list_has_a_value_per_seed() -> None:
     assert few["verdict"] == "not testable at this scale"
 
 
-def test_what_is_not_testable() -> None:
+def test_a_claim_is_testable_with_its_scale_artifacts_and_enough_seeds() -> None:
     given = claim({"above": 0})
     paths = given.paths(range(3))
     seeds = {given.study: range(3)}
@@ -100,17 +102,36 @@ def test_what_is_not_testable() -> None:
     [{}, {"near": 1}, {"above": 0, "below": 1}, {"between": [2, 1]}, {"above": 0, "within": 1}],
     ids=json.dumps,
 )
-def test_a_vague_expectation_is_refused(expect: dict) -> None:
-    with pytest.raises(ValueError, match="near|exactly|lower"):
+def test_an_expectation_with_too_few_or_too_many_bounds_is_refused(expect: dict) -> None:
+    with pytest.raises(ValidationError):
         Expectation.model_validate(expect)
 
 
-def test_a_metric_that_is_missing_is_named() -> None:
-    with pytest.raises(ValueError, match=r"a/seed0\.json has no metric deep\.value: deep"):
+def test_a_missing_metric_is_named_with_its_file() -> None:
+    with pytest.raises(claims.MissingMetric, match=r"a/seed0\.json.* deep\.value.* deep"):
         claims.judge(claim({"above": 0}), {"a/seed0.json": {}}, [0])
 
 
-def test_the_projects_claims_are_well_formed() -> None:
-    found = claims.load(ROOT / "claims.yaml")
-    assert len(found) > 40
-    assert all(each.statement.endswith(".") for each in found)
+def test_claims_inherit_the_keys_of_their_study_and_groups(tmp_path: Path) -> None:
+    own = {"statement": "It is so.", "metric": "value", "expect": {"above": 0}}
+    inner = {"artifacts": ["a.json"], "claims": [{"id": "b", **own}, {"id": "c", **own}]}
+    last = {"id": "d", "artifacts": ["d.json"], "scale": "laptop", **own}
+    study = {"scale": "smoke", "source": "a paper", "claims": [inner, last]}
+    path = tmp_path / "claims.yaml"
+    studies = {"topic": study, "lego": [{"source": "x", **last, "id": "e"}]}
+    path.write_text(yaml.safe_dump(studies, sort_keys=False))
+    loaded = claims.load(path)
+    assert [(c.id, c.study, c.source, c.scale, *c.artifacts) for c in loaded] == [
+        ("b", "topic", "a paper", "smoke", "a.json"),
+        ("c", "topic", "a paper", "smoke", "a.json"),
+        ("d", "topic", "a paper", "laptop", "d.json"),
+        ("e", "lego", "x", "laptop", "d.json"),
+    ]
+
+
+def test_the_projects_claims_are_different_sentences_with_a_source() -> None:
+    loaded = claims.load(ROOT / "claims.yaml")
+    assert len({claim.statement for claim in loaded}) == len(loaded) > 40
+    for claim in loaded:
+        assert claim.statement[0].isupper() or claim.statement.startswith("v0 ")
+        assert claim.statement.endswith(".") and " " in claim.source

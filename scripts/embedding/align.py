@@ -58,7 +58,7 @@ def main(snakemake: Any) -> None:
 
 
 def _read(name: str, folder: Path, device: str) -> tuple[ModelView, list[str]]:
-    """A model and its tokens, by id."""
+    """Return a model and its tokens, by id."""
     with job.config_errors(f"models.{name}"):
         model = loading.model(folder, head=True)
         seen = view(model.to(device))
@@ -69,15 +69,15 @@ def _read(name: str, folder: Path, device: str) -> tuple[ModelView, list[str]]:
 def _matched(
     scores: Mapping[tuple[str, int | None], Scores], chance: list[float], draws: int
 ) -> dict[str, Any]:
-    """What matching says, by measure."""
-    found = {
+    """Return what matching says, by measure."""
+    summaries = {
         (measure, seed): alignment.summary(
             of_groups, seeding.numpy_generator(seed or 0, "assignments", measure), draws
         )
         for (measure, seed), of_groups in scores.items()
     }
-    once = {measure: record for (measure, seed), record in found.items() if seed is None}
-    shuffled = [record for (_, seed), record in found.items() if seed is not None]
+    once = {measure: record for (measure, seed), record in summaries.items() if seed is None}
+    shuffled = [record for (_, seed), record in summaries.items() if seed is not None]
     mean = once["embedding"]["all"]["mean"]
     return aggregation.aligned(once, shuffled) | {
         "chance": chance,
@@ -88,8 +88,8 @@ def _matched(
 def _published(
     pair: AlignedPairSettings, scores: Mapping[tuple[str, int | None], Scores]
 ) -> dict[str, dict[str, float]]:
-    """How far published matches are found again, by measure and group, and over all groups."""
-    found = {}
+    """Return the share of published matches that recur, by measure and group, and over all."""
+    matches = {}
     for measure, expected in pair.published.items():
         of_groups = scores.get((measure, None), {})
         if missing := expected.keys() - of_groups.keys():
@@ -97,12 +97,12 @@ def _published(
         shares = {
             group: alignment.agreement(of_groups[group], order) for group, order in expected.items()
         }
-        found[measure] = shares | {"all": float(np.mean([*shares.values()]))}
-    return found
+        matches[measure] = shares | {"all": float(np.mean([*shares.values()]))}
+    return matches
 
 
 def _table(scores: Mapping[tuple[str, int | None], Scores]) -> pd.DataFrame:
-    """A row for each measure, group and pair of layers."""
+    """Return a row for each measure, group and pair of layers."""
     return pd.DataFrame(
         {"measure": measure, "seed": seed} | row
         for (measure, seed), of_groups in scores.items()

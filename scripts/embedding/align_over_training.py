@@ -41,15 +41,15 @@ def main(snakemake: Any) -> None:
                 pair = {"seed_a": one, "seed_b": other, "step": step}
                 pair["layers"] = len(models[one].layers)
                 draw = seeding.derive(one, "aligned with", other)
-                found = _aligned(models[one], models[other], draw, params.draws)
-                rows += [pair | row for row in found]
+                records = _aligned(models[one], models[other], draw, params.draws)
+                rows += [pair | row for row in records]
     table = pd.DataFrame(rows)
     artifacts.write_table(out.table, table)
     artifacts.write_json(out.summary, aggregation.over_training(table))
 
 
 def _aligned(A: ModelView, B: ModelView, seed: int, draws: int) -> Iterator[dict[str, Any]]:
-    """What matching says, by measure and group of parameters."""
+    """Yield what matching says, by measure and group of parameters."""
     tokens = (torch.arange(len(A.W_E)),) * 2
     kernels = alignment.kernels(A, B, tokens)
     alignment.conditions(kernels)
@@ -59,8 +59,8 @@ def _aligned(A: ModelView, B: ModelView, seed: int, draws: int) -> Iterator[dict
         scores = alignment.model_scores(A, B, of_measure)
         rng = seeding.numpy_generator(seed, "assignments", measure)
         blocks = {BLOCKS: alignment.block_scores(A, B, of_measure)}
-        found = alignment.summary(blocks, rng, draws) | alignment.summary(scores, rng, draws)
-        for group, record in found.items():
+        summaries = alignment.summary(blocks, rng, draws) | alignment.summary(scores, rng, draws)
+        for group, record in summaries.items():
             yield {"measure": measure, "group": group, **record, "chance": chance}
 
 

@@ -51,11 +51,11 @@ def main(snakemake: Any) -> None:
             for seed, path in zip(params.seeds, inp.changes, strict=True):
                 for rows in _changes(model, seen, Path(path)):
                     some = weight_difference.drawn(rows, params.vectors, seed)
-                    found = weight_difference.lexicon_shares(
+                    shares = weight_difference.lexicon_shares(
                         some, inside=inside, allowed=allowed, k=params.top, seed=seed
                     )
                     place = {"seed": seed, "layer": rows.layer, "group": rows.group}
-                    records.append(place | {"vectors": len(some.D)} | found)
+                    records.append(place | {"vectors": len(some.D)} | shares)
                     if seed == params.seeds[0]:
                         most = weight_difference.largest(rows, SHOWN)
                         shown += _words(most, labels, inside, allowed, params.top)
@@ -66,15 +66,15 @@ def main(snakemake: Any) -> None:
 
 
 def _changes(model: PreTrainedModel, seen: ModelView, path: Path) -> Iterator[Rows]:
-    """All vectors that a training or an adapter changes, and those of the linear layer."""
+    """Yield all vectors that a training or an adapter changes, and those of the linear layer."""
     if path.name == "adapter_model.safetensors":
         yield from weight_difference.groups(
             seen, weight_difference.seen(model, lora.differences(path.parent, model))
         )
         return
     stored = artifacts.read_tensors(path, framework="torch")
-    found = weight_difference.of(model, _of_base(stored))
-    yield from weight_difference.groups(seen, weight_difference.seen(model, found))
+    change = weight_difference.of(model, _of_base(stored))
+    yield from weight_difference.groups(seen, weight_difference.seen(model, change))
     last, first = stored["classifier.weight"], stored[finetuning.BEFORE]
     yield weight_difference.classifier_rows(
         seen, (last - first).to(model.device), first.to(model.device)
@@ -90,8 +90,8 @@ def _of_base(stored: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _words(rows: Rows, labels: list[str], inside: Any, allowed: Any, k: int) -> Iterator[dict]:
-    """The top tokens of D and -D of each vector, and which of them are words of sentiment."""
-    found = extremes(rows.D, rows.E, k=k, allowed=allowed)
+    """Yield the top tokens of D and -D of each vector, and which of them are words of sentiment."""
+    top = extremes(rows.D, rows.E, k=k, allowed=allowed)
     for place, norm in enumerate(rows.D.norm(dim=1).tolist()):
         row = {
             "layer": rows.layer,
@@ -100,7 +100,7 @@ def _words(rows: Rows, labels: list[str], inside: Any, allowed: Any, k: int) -> 
             "index": int(rows.index[place]),
             "norm": norm,
         }
-        for sign, ids in (("+", found.ids_high), ("-", found.ids_low)):
+        for sign, ids in (("+", top.ids_high), ("-", top.ids_low)):
             of_vector = ids[place].tolist()
             yield row | {
                 "sign": sign,

@@ -66,14 +66,14 @@ def _metrics(
 ) -> dict[str, Any]:
     """Accuracy on the test texts, of the classifier and of what it is set against."""
     train, validation, test = (tables[part] for part in ("train", "validation", "test"))
-    found = _accuracy(right)
+    metrics = _accuracy(right)
     for name, of in (("bag", train), ("bag_same_texts", train.iloc[read])):
         guess = classification_data.bag_of_words(of, validation, {"test": test})["test"]
-        found[name] = _accuracy(guess == test["label"].to_numpy())
-        found[f"above_{name}"] = found["accuracy"] - found[name]["accuracy"]
-    found["majority"] = classification_data.majority(train, test)
-    found["above_majority"] = found["accuracy"] - found["majority"]
-    return found | {"test_texts": len(test), "train_texts": len(train), "texts_read": len(read)}
+        metrics[name] = _accuracy(guess == test["label"].to_numpy())
+        metrics[f"above_{name}"] = metrics["accuracy"] - metrics[name]["accuracy"]
+    metrics["majority"] = classification_data.majority(train, test)
+    metrics["above_majority"] = metrics["accuracy"] - metrics["majority"]
+    return metrics | {"test_texts": len(test), "train_texts": len(train), "texts_read": len(read)}
 
 
 def _accuracy(right: np.ndarray) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _accuracy(right: np.ndarray) -> dict[str, Any]:
 
 
 def _history(run: Run) -> pd.DataFrame:
-    """The training loss of every step, and what was measured on the validation texts."""
+    """Return the training loss of every step, and what was measured on the validation texts."""
     losses = pd.DataFrame({"step": np.arange(1, len(run.loss) + 1), "train_loss": run.loss})
     if not run.evaluations:
         return losses

@@ -9,11 +9,11 @@ from scripts.anatomy import artifacts, statistics
 
 def main(snakemake: Any) -> None:
     """Every metric as a list over the seeds."""
-    found: dict[str, list[float]] = defaultdict(list)
+    metrics: dict[str, list[float]] = defaultdict(list)
     for path in snakemake.input:
         for name, value in statistics.flatten(artifacts.read_json(path)["metrics"]):
-            found[name.replace(".", "_")].append(value)
-    artifacts.write_json(snakemake.output[0], found)
+            metrics[name.replace(".", "_")].append(value)
+    artifacts.write_json(snakemake.output[0], metrics)
 
 
 job.run(main, globals())

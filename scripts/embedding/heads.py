@@ -25,7 +25,7 @@ def main(snakemake: Any) -> None:
     settings = TopPairsSettings.model_validate(params.pairs)
     golden = {name: GoldenSettings.model_validate(g) for name, g in params.golden.items()}
     folder = Path(snakemake.input.model)
-    records, found, listed = [], [], []
+    records, tables, listed = [], [], []
     with job.config_errors("embedding.pairs.words"):
         known = settings.words and lexicon.listed(settings.words)
     with (
@@ -58,9 +58,9 @@ def main(snakemake: Any) -> None:
                 | {"identity": pairs.identity_share(head.A, head.B)}
                 | {"singular_values": values.tolist()}
             )
-            found += [_pairs(head, order, settings.top, ids, word_of, name) for order in ORDERS]
+            tables += [_pairs(head, order, settings.top, ids, word_of, name) for order in ORDERS]
             listed.append(_row_lists(head, rows, settings.top, ids, name))
-    table, top = pd.DataFrame(records), pd.concat(found, ignore_index=True)
+    table, top = pd.DataFrame(records), pd.concat(tables, ignore_index=True)
     artifacts.write_table(out.heads, table)
     artifacts.write_table(out.pairs, top)
     artifacts.write_table(out.rows, pd.concat(listed, ignore_index=True))
@@ -78,7 +78,7 @@ def _check_golden(golden: dict[str, GoldenSettings], layers: list[int], read: li
 
 
 def _rows(texts: list[str], wanted: list[str]) -> Integer[np.ndarray, "chosen"]:
-    """The places of the first tokens that are the wanted words; others are told in the log."""
+    """Return the positions of the first tokens that are the wanted words; log the others."""
     place = {text.strip().lower(): number for number, text in reversed(list(enumerate(texts)))}
     for word in wanted:
         if word.lower() not in place:
@@ -97,17 +97,17 @@ def _pairs(
     word_of: torch.Tensor | None,
     name: dict[str, Any],
 ) -> pd.DataFrame:
-    """The first pairs of different words in an order, a row each."""
-    found = pairs.top_pairs(head.A, head.B, top, order=order, word_of=word_of)
+    """Return the first pairs of different words in an order, a row each."""
+    entries = pairs.top_pairs(head.A, head.B, top, order=order, word_of=word_of)
     return pd.DataFrame(
         {
             **name,
             "order": order,
             "rank": range(top),
-            "row": ids[found.rows.cpu().numpy()],
-            "column": ids[found.columns.cpu().numpy()],
-            "value": found.values.cpu().numpy(),
-            "scanned": found.scanned,
+            "row": ids[entries.rows.cpu().numpy()],
+            "column": ids[entries.columns.cpu().numpy()],
+            "value": entries.values.cpu().numpy(),
+            "scanned": entries.scanned,
         }
     )
 
@@ -119,7 +119,7 @@ def _row_lists(
     ids: Integer[np.ndarray, "allowed"],
     name: dict[str, Any],
 ) -> pd.DataFrame:
-    """The first columns of the wanted rows, a row each."""
+    """Return the first columns of the wanted rows, a row each."""
     columns = np.zeros((0, top), dtype=np.int64)
     values = np.zeros((0, top))
     if len(rows):
@@ -142,13 +142,13 @@ def _summary(
     golden: dict[str, GoldenSettings],
     texts: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Means over heads, extremes, and the share of known pairs that were found again."""
-    found: dict[str, Any] = {}
+    """Return means over heads, extremes, and the share of known pairs that were found again."""
+    summary: dict[str, Any] = {}
     for matrix, rows in table.groupby("matrix"):
         numbers = rows.drop(columns=["layer", "head", "matrix", "singular_values"])
-        found[matrix] = {"mean": numbers.mean().to_dict(), "highest": numbers.max().to_dict()}
-    found["scanned"] = float(top["scanned"].mean())
-    found["golden"] = {}
+        summary[matrix] = {"mean": numbers.mean().to_dict(), "highest": numbers.max().to_dict()}
+    summary["scanned"] = float(top["scanned"].mean())
+    summary["golden"] = {}
     for name, known in golden.items():
         rows = top[(top["order"] == "largest") & (top["matrix"] == known.matrix)]
         rows = rows[(rows["layer"] == known.layer) & (rows["head"] == known.head)]
@@ -156,8 +156,8 @@ def _summary(
             (texts[r].strip(), texts[c].strip())
             for r, c in zip(rows["row"], rows["column"], strict=True)
         }
-        found["golden"][name] = float(np.mean([pair in listed for pair in known.pairs]))
-    return found
+        summary["golden"][name] = float(np.mean([pair in listed for pair in known.pairs]))
+    return summary
 
 
 job.run(main, globals())

@@ -19,7 +19,7 @@ def main(snakemake: Any) -> None:
     """Run the model on some documents, and compare with the index and with the baseline."""
     params, inp = snakemake.params, snakemake.input
     settings = HiddenStatesSettings.model_validate(params.hidden)
-    folder, found = Path(inp.model), Index(inp.index)
+    folder, index = Path(inp.model), Index(inp.index)
     texts = artifacts.read_table(inp.documents)["text"].tolist()[: settings.documents]
     with (
         job.config_errors(f"models.{snakemake.wildcards.model}"),
@@ -33,7 +33,7 @@ def main(snakemake: Any) -> None:
             model,
             tokens.cut(texts, tokenizer, min(settings.max_length, loading.positions(model))),
             W_U,
-            layers=found.layers,
+            layers=index.layers,
             k=settings.k,
             m=settings.m,
             allowed=torch.from_numpy(tokens.token_filter(vocabulary)),
@@ -44,8 +44,8 @@ def main(snakemake: Any) -> None:
         hidden_states.published_baseline if settings.published else hidden_states.other_document
     )
     rows = []
-    for layer in found.layers:
-        lists = found.layer(layer)
+    for layer in index.layers:
+        lists = index.layer(layer)
         for seed in params.seeds:
             rng = seeding.numpy_generator(seed, "baseline")
             pairs = baseline(readings.document, rng)

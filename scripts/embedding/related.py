@@ -23,9 +23,9 @@ MODES = {
 def main(snakemake: Any) -> None:
     """Measure every layer, seed and mode."""
     params = snakemake.params
-    found, rows = Index(snakemake.input.index), []
-    for layer in found.layers:
-        lists = found.layer(layer)
+    index, rows = Index(snakemake.input.index), []
+    for layer in index.layers:
+        lists = index.layer(layer)
         for seed in params.seeds:
             for mode, choices in MODES.items():
                 rng = seeding.numpy_generator(seed, "partners", mode, layer)

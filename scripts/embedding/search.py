@@ -33,16 +33,16 @@ def main() -> None:
         vocabulary = artifacts.read_parquet(tokens_of)
         texts, readable = vocabulary["text"].to_pylist(), vocabulary["readable"].to_numpy()
         words = search.token_ids(texts, arguments.words.split(), readable)
-        found = search.search(index, words, top=arguments.top, groups=arguments.groups)
+        matches = search.search(index, words, top=arguments.top, groups=arguments.groups)
     except (ValueError, OSError) as error:
         sys.exit(str(error))
     labels = vocabulary["label"].to_pylist()
-    for match in found:
+    for match in matches:
         name = match.group + (f" head {match.head}" if match.head >= 0 else "")
         shown = " ".join(tokens.masked(labels[i]) for i in match.ids[: arguments.tokens])
         sign = "-" if match.sign < 0 else " "
         print(f"{match.score:6.3f}  {sign}layer {match.layer:2} {name:18} {match.index:5}  {shown}")
-    if not found:
+    if not matches:
         print("no vector has any of the words among its top tokens")
 
 

@@ -81,16 +81,16 @@ def main(snakemake: Any) -> None:
         ways = _ways(A, B, before, trained, pair, choice, cuts, Path(inp.upper))
         names = [*ways] + ([(None, PROBE)] if PROBE in choice.controls else [])
         every = dict.fromkeys(names, cuts)
-        found, means = translation.evaluate(ways, A.model, A.texts["validation"], every)
+        outputs, means = translation.evaluate(ways, A.model, A.texts["validation"], every)
         probes = {}
         if PROBE in choice.controls:
             _, fitted = translation.evaluate({}, A.model, A.texts["train"], {PROBE: cuts})
             probes = {cut: translation.probe(fitted[cut], labels["train"]) for cut in cuts}
-        rows = [*_rows("validation", found, means, probes, labels["validation"])]
+        rows = [*_rows("validation", outputs, means, probes, labels["validation"])]
         best = {name: [_best(rows, *name)] for name in names}
-        found, means = translation.evaluate(ways, A.model, A.texts["test"], best)
+        outputs, means = translation.evaluate(ways, A.model, A.texts["test"], best)
         probes = {cut: fit for cut, fit in probes.items() if [cut] == best[None, PROBE]}
-        rows += _rows("test", found, means, probes, labels["test"])
+        rows += _rows("test", outputs, means, probes, labels["test"])
         device = str(compute.device)
     table = pd.DataFrame(rows)
     upper = [artifacts.read_json(path)["metrics"]["accuracy"] for path in inp.runs]
@@ -116,7 +116,7 @@ def _side(
 
 
 def _trained(folder: Path, run: FinetuningRunSettings, weights: Path, device: str) -> Classifier:
-    """A fine-tuned classifier."""
+    """Return a fine-tuned classifier."""
     made = finetuning.build(loading.model(folder), run, seed=0)
     finetuning.load_changed(made, artifacts.read_tensors(weights, framework="torch"))
     return made.to(device).eval()
@@ -132,7 +132,7 @@ def _ways(
     cuts: list[int],
     folder: Path,
 ) -> dict[tuple[int, str], Way]:
-    """What is wanted of the variants and controls, by seed and name."""
+    """Return what is wanted of the variants and controls, by seed and name."""
     ids_B, ids_A = alignment.shared_ids(B.words, A.words, pair.offset)
     wanted = {*choice.variants, *choice.controls} - {PROBE}
     if isinstance(final_norm(A.model), torch.nn.Identity):
@@ -143,12 +143,12 @@ def _ways(
     if "least_squares" in wanted:
         pairs = _paired(A, B, [*trained.values()], pair.blocks, cuts)
         fitted = translation.least_squares(pairs)
-    found = {}
+    runs = {}
     for (seed, after), kernels in zip(trained.items(), fitted, strict=True):
         W_B = view(after.model).W_E[ids_B]
         made = _of_run(seed, after, before, (A.W_E[ids_A], W_B), kernels, pair.blocks, folder, cuts)
-        found |= {(seed, name): make() for name, make in made.items() if name in wanted}
-    return found
+        runs |= {(seed, name): make() for name, make in made.items() if name in wanted}
+    return runs
 
 
 def _of_run(
@@ -161,7 +161,7 @@ def _of_run(
     folder: Path,
     cuts: list[int],
 ) -> dict[str, Callable[[], Way]]:
-    """How each variant and control of a run is made."""
+    """Return how each variant and control of a run is made."""
     W_A, W_B = embeddings
     upper, K = translation.top(after, blocks), translation.kernel(W_A, W_B)
     start = dict(before.named_parameters())
@@ -188,7 +188,7 @@ def _of_run(
 
 
 def _random(folder: Path, seed: int, after: Classifier, blocks: int) -> Classifier:
-    """The last layers at random weights, under the trained linear layer."""
+    """Return the last layers at random weights, under the trained linear layer."""
     fresh = Classifier(loading.control(folder, seed)).to(after.classifier.weight.device).eval()
     return translation.headed(translation.top(fresh, blocks), after)
 
@@ -205,19 +205,19 @@ def _paired(
     for chosen, batch in finetuning.batched(A.texts["train"]):
         placed = batch.to(device)
         kept = placed.mask.bool()
-        found = translation.states(A.model, placed)
+        states = translation.states(A.model, placed)
         in_B = finetuning.padded([B.texts["train"][place] for place in chosen]).to(device)
         yield (
-            {cut: found[cut][kept] for cut in cuts},
+            {cut: states[cut][kept] for cut in cuts},
             [reader(TextBatch(in_B.ids, placed.mask))[kept] for reader in readers],
         )
 
 
 def _rows(
-    part: str, found: dict, means: dict, probes: dict, labels: np.ndarray
+    part: str, outputs: dict, means: dict, probes: dict, labels: np.ndarray
 ) -> Iterator[dict[str, Any]]:
-    """A row for each run, way and cut."""
-    for (seed, name), of_cuts in found.items():
+    """Yield a row for each run, way and cut."""
+    for (seed, name), of_cuts in outputs.items():
         for cut, logits in of_cuts.items():
             yield _row(part, seed, name, cut, finetuning.right(logits, labels))
     for cut, fit in probes.items():
@@ -231,7 +231,7 @@ def _row(part: str, seed: int | None, name: str, cut: int, right: np.ndarray) ->
 
 
 def _best(rows: list[dict[str, Any]], seed: int | None, name: str) -> int:
-    """The cut that is best on the validation texts; of equals the first."""
+    """Return the cut that is best on the validation texts; of equals the first."""
     mine = [row for row in rows if row["seed"] == seed and row["way"] == name]
     return max(mine, key=lambda row: row["accuracy"])["cut"]
 

@@ -89,7 +89,7 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 def test_correlations_against_projections(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that follows would be about other numbers than the paper's."""
-    monkeypatch.setattr(alignment, "TOKENS_AT_ONCE", 32)  # two blocks and a rest
+    monkeypatch.setattr(alignment, "TOKENS_PER_CHUNK", 32)  # two blocks and a rest
     W_A, W_B = normal(D_VOCAB, 6) + 3, normal(D_VOCAB, 9, seed=1) * normal(9, seed=2) - 1
     for one, other, d_A, d_B in ((W_A, W_B, 6, 9), (W_B, W_A, 9, 6)):
         X, Y = normal(5, d_A, seed=3), normal(4, d_B, seed=4)

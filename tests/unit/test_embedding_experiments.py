@@ -56,7 +56,7 @@ def test_robustness_against_a_plain_loop(
 ) -> None:
     """Curves would depend on which of two ways of multiplying is faster, or on other pairs."""
     monkeypatch.setattr(robustness, "SPARSE", sparse)
-    monkeypatch.setattr(robustness, "COLUMNS_AT_ONCE", columns)
+    monkeypatch.setattr(robustness, "COLUMNS_PER_CHUNK", columns)
     X, W_E = normal(10, 8).double(), normal(D_VOCAB, 8, seed=1).double()
     found = iter(robustness.inner_products_kept(X, W_E, [1, 5, 40]))
     for right in (X, dual(X, W_E)):

@@ -21,7 +21,7 @@ NUMPY_KEYS = {"largest": lambda m: m, "smallest": np.negative, "absolute": np.ab
 def small_tiles(monkeypatch):
     """Tiles and chunks so small that even these matrices have many, the last ones cut off."""
     monkeypatch.setattr(pairs, "TILE", 16)
-    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr(pairs, "PAIRS_PER_CHUNK", 50)
 
 
 def factors(rows=150, columns=131, d_head=8, *, tail=0.0, seed=0):

@@ -148,7 +148,7 @@ _ADAPTERS = {
 
 
 def supported() -> list[str]:
-    """The architectures that can be viewed, as the library's `model_type` names them."""
+    """Return the architectures that can be viewed, as the library's `model_type` names them."""
     return sorted(_ADAPTERS)
 
 
@@ -161,19 +161,19 @@ def adapter(model: PreTrainedModel) -> Adapter:
 
 
 def optional(base: nn.Module, path: str | None) -> nn.Module | None:
-    """The module at a path, or None where this model has none."""
+    """Return the module at a path, or None where this model has none."""
     if path is None:
         return None
     return reduce(lambda module, name: getattr(module, name, None), path.split("."), base)
 
 
 def layers(model: PreTrainedModel) -> list[nn.Module]:
-    """The modules of the layers, in the order they run; ALBERT's come more than once."""
+    """Return the modules of the layers, in the order they run; ALBERT's come more than once."""
     return list(adapter(model).layers(model.base_model))
 
 
 def is_pre_norm(model: PreTrainedModel) -> bool:
-    """Whether layers normalise what they read, rather than the stream that they leave.
+    """Return whether layers normalise what they read, rather than the stream that they leave.
 
     OPT has both kinds: of its published sizes only the one of 350 million is post-norm.
     """
@@ -181,7 +181,7 @@ def is_pre_norm(model: PreTrainedModel) -> bool:
 
 
 def final_norm(model: PreTrainedModel) -> nn.Module:
-    """What the last hidden state passes through before it is decoded.
+    """Return what the last hidden state passes through before it is decoded.
 
     The identity in a post-norm model, whose hidden states are normalised already.
     """
@@ -196,8 +196,8 @@ def coefficient_modules(model: PreTrainedModel) -> list[tuple[nn.Module, nn.Modu
     the latter with batch and position in one axis. A forward pass runs a module once for each layer
     that it stands for, in order: ALBERT's layers share theirs.
     """
-    found = adapter(model)
+    names = adapter(model)
     return [
-        (layer.get_submodule(found.attention_output), layer.get_submodule(found.values))
+        (layer.get_submodule(names.attention_output), layer.get_submodule(names.values))
         for layer in layers(model)
     ]

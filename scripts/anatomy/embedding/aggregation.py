@@ -17,7 +17,7 @@ def by_layer(
     Nested by the values of `keys`; each number a list over the seeds. `layers_clear` counts layers
     where the difference is more than two standard errors, if the table has `difference_error`.
     """
-    found: dict[str, dict] = {}
+    summary: dict[str, dict] = {}
     for values, rows in table.groupby(list(keys), sort=False):
         of_seeds = rows.groupby("seed")
         means = of_seeds[[above, below]].mean()
@@ -32,11 +32,11 @@ def by_layer(
         if "difference_error" in rows:
             clear = difference > 2 * rows["difference_error"]
             record["layers_clear"] = clear.groupby(rows["seed"]).mean().tolist()
-        place = found
+        place = summary
         for value in values[:-1]:
             place = place.setdefault(value, {})
         place[values[-1]] = record
-    return found
+    return summary
 
 
 def robustness(table: pd.DataFrame) -> dict[str, dict]:
@@ -46,13 +46,13 @@ def robustness(table: pd.DataFrame) -> dict[str, dict]:
     vector's product with itself too (`with_diagonal`). Also `crossing`: the largest k at which
     E^T is ahead, 0 if it never is.
     """
-    found: dict[str, dict] = {}
+    scores: dict[str, dict] = {}
     for vectors, rows in table.groupby("vectors"):
-        found[vectors] = {f"k{k}": _scores(of_k) for k, of_k in rows.groupby("k")}
+        scores[vectors] = {f"k{k}": _scores(of_k) for k, of_k in rows.groupby("k")}
         wide = rows.pivot(index=["seed", "k"], columns="inverse", values="cosine").reset_index()
         ahead = wide["k"].where(wide["E^T"] > wide["E+"], 0)
-        found[vectors]["crossing"] = ahead.groupby(wide["seed"]).max().tolist()
-    return found
+        scores[vectors]["crossing"] = ahead.groupby(wide["seed"]).max().tolist()
+    return scores
 
 
 def _scores(rows: pd.DataFrame) -> dict[str, list[float] | dict[str, list[float]]]:
@@ -74,32 +74,32 @@ Summaries = Mapping[str, Mapping[str, float]]  # a record a group of parameters,
 
 
 def aligned(
-    found: Mapping[str, Summaries], shuffled: Sequence[Summaries]
+    summaries: Mapping[str, Summaries], shuffled: Sequence[Summaries]
 ) -> dict[str, dict[str, dict[str, float | list[float]]]]:
     """Alignment by measure, group and number; of shuffled vocabularies a list over the seeds.
 
     `above_shuffled`, and of equally wide models `above_features`, are the `CONTROLLED` numbers less
     the control's.
     """
-    own = found["embedding"]
-    result = {**found, "shuffled": listed(shuffled)}
+    own = summaries["embedding"]
+    result = {**summaries, "shuffled": listed(shuffled)}
     result["above_shuffled"] = {
         group: {key: [record[key] - one[group][key] for one in shuffled] for key in CONTROLLED}
         for group, record in own.items()
     }
-    if "features" in found:
+    if "features" in summaries:
         result["above_features"] = {
-            group: {key: record[key] - found["features"][group][key] for key in CONTROLLED}
+            group: {key: record[key] - summaries["features"][group][key] for key in CONTROLLED}
             for group, record in own.items()
         }
     return result
 
 
-def listed(found: Sequence[Summaries]) -> dict[str, dict[str, list[float]]]:
+def listed(summaries: Sequence[Summaries]) -> dict[str, dict[str, list[float]]]:
     """Summaries as one, each number a list."""
     return {
-        group: {key: [one[group][key] for one in found] for key in record}
-        for group, record in found[0].items()
+        group: {key: [one[group][key] for one in summaries] for key in record}
+        for group, record in summaries[0].items()
     }
 
 
@@ -160,15 +160,15 @@ def lexicon(table: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
     """
     columns = ["D", *RANDOM_WORDS, "both_ends", "base"]
     means = table.groupby(["group", "seed"], sort=False)[columns].mean()
-    found = {group: _shares(rows) for group, rows in means.groupby(level="group", sort=False)}
+    shares = {group: _shares(rows) for group, rows in means.groupby(level="group", sort=False)}
     of_layers = means.drop("classifier", level="group", errors="ignore").reset_index("group")
     writes = of_layers["group"].isin(["V", "W_O"])
     for name, rows in (("reading", of_layers[~writes]), ("writing", of_layers[writes])):
         if len(rows):
-            found[name] = _shares(rows.drop(columns="group").groupby(level="seed").mean())
-    if {"reading", "writing"} <= found.keys():
-        found["reading_over_writing"] = _less(found["reading"], found["writing"])
-    return found
+            shares[name] = _shares(rows.drop(columns="group").groupby(level="seed").mean())
+    if {"reading", "writing"} <= shares.keys():
+        shares["reading_over_writing"] = _less(shares["reading"], shares["writing"])
+    return shares
 
 
 def _shares(rows: pd.DataFrame) -> dict[str, list[float]]:
@@ -186,10 +186,10 @@ def translation(table: pd.DataFrame, upper: Sequence[float]) -> dict[str, dict]:
     table = table.assign(seed=table["seed"].fillna(-1))  # the probe has no run
     tested = table[table["part"] == "test"]
     validated = table[table["part"] == "validation"].set_index(["way", "seed", "cut"])["accuracy"]
-    found: dict[str, dict] = {}
+    variants: dict[str, dict] = {}
     for way, rows in tested.groupby("way", sort=False):
         places = zip(rows["seed"], rows["cut"], strict=True)
-        found[way] = {
+        variants[way] = {
             "accuracy": rows["accuracy"].tolist(),
             "cut": rows["cut"].tolist(),
             "validation": [float(validated[way].loc[place]) for place in places],
@@ -201,7 +201,7 @@ def translation(table: pd.DataFrame, upper: Sequence[float]) -> dict[str, dict]:
     best = wide["accuracy"][nothing].max(axis=1)
     clear = wide["low"]["plain"] > wide["high"][nothing].max(axis=1)
     return {
-        "ways": found,
+        "ways": variants,
         "upper": {"accuracy": [*upper], "lost": (np.array(upper) - plain.to_numpy()).tolist()},
         "above": {
             way: (plain - wide["accuracy"][way]).tolist()

@@ -26,7 +26,7 @@ from scripts.anatomy import seeding
 from scripts.anatomy.embedding.parameters import WRITTEN, groups, output_embedding
 from scripts.anatomy.embedding.views import ModelView
 
-TOKENS_AT_ONCE = 2048  # whose embeddings are in memory in double precision
+TOKENS_PER_CHUNK = 2048  # whose embeddings are in memory in double precision
 SINGULAR = 1e7  # condition number of an embedding from which on it does not tell vectors apart
 CLOSE = 1e-4  # assignments whose sums of scores differ by less cannot be told apart
 
@@ -50,12 +50,14 @@ class Kernels(NamedTuple):
 
 
 def kernel(W_A: Float[Tensor, "tokens d_A"], W_B: Float[Tensor, "tokens d_B"]) -> Kernel:
-    """The kernel of two embeddings, of which each row is the same token."""
+    """Return the kernel of two embeddings, of which each row is the same token."""
     mean_A, mean_B = (_chunks_sum(W) / len(W) for W in (W_A, W_B))
     A, B, AB = (mean.new_zeros(len(mean), len(other)) for mean, other in (
         (mean_A, mean_A), (mean_B, mean_B), (mean_A, mean_B)
     ))  # fmt: skip
-    for rows_A, rows_B in zip(W_A.split(TOKENS_AT_ONCE), W_B.split(TOKENS_AT_ONCE), strict=True):
+    for rows_A, rows_B in zip(
+        W_A.split(TOKENS_PER_CHUNK), W_B.split(TOKENS_PER_CHUNK), strict=True
+    ):
         a, b = rows_A.double() - mean_A, rows_B.double() - mean_B
         for total, (left, right) in zip((A, B, AB), ((a, a), (b, b), (a, b)), strict=True):
             total.addmm_(left.T, right, alpha=1 / len(W_A))
@@ -63,7 +65,7 @@ def kernel(W_A: Float[Tensor, "tokens d_A"], W_B: Float[Tensor, "tokens d_B"]) -
 
 
 def _chunks_sum(W: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "d_model"]:
-    return sum(rows.double().sum(dim=0) for rows in W.split(TOKENS_AT_ONCE))
+    return sum(rows.double().sum(dim=0) for rows in W.split(TOKENS_PER_CHUNK))
 
 
 def kernels(
@@ -85,7 +87,7 @@ def controls(
     tokens: tuple[Int[Tensor, "tokens"], Int[Tensor, "tokens"]],
     seeds: Sequence[int],
 ) -> Iterator[tuple[str, int | None, Kernels]]:
-    """What alignment is set against: name, seed of a random control, kernels.
+    """Yield what alignment is set against: name, seed of a random control, kernels.
 
     features: over the raw coordinates, if there are as many. identity: over tokens, both models
     read with the embedding of the first, as if their coordinates were the same. shuffled: over
@@ -118,7 +120,7 @@ def correlations(
 def layer_scores(
     A: Iterable[Float[Tensor, "n d_A"]], B: Iterable[Float[Tensor, "m d_B"]], kernel: Kernel
 ) -> Float[np.ndarray, "layers_A layers_B"]:
-    """Mean |corr| over all pairs of vectors of two layers, for all pairs of layers.
+    """Return mean |corr| over all pairs of vectors of two layers, for all pairs of layers.
 
     Of A one layer is in memory at a time, of the correlations those of one pair of layers, in the
     precision of the vectors.
@@ -130,7 +132,7 @@ def layer_scores(
 
 
 def mean_size(x: Float[Tensor, "n width"], y: Float[Tensor, "m width"]) -> float:
-    """The mean of |x y^T|, whose 1-norm sums without a copy."""
+    """Return the mean of |x y^T|, whose 1-norm sums without a copy."""
     return float(torch.linalg.vector_norm(x @ y.T, 1)) / (len(x) * len(y))
 
 
@@ -172,7 +174,7 @@ def _standardised(
 def model_scores(
     A: ModelView, B: ModelView, kernels: Kernels
 ) -> dict[str, Float[np.ndarray, "layers_A layers_B"]]:
-    """The scores of all pairs of layers, for every group that both models have."""
+    """Return the scores of all pairs of layers, for every group that both models have."""
     shared = [name for name in groups(A.layers[0]) if name in groups(B.layers[0])]
     return {
         name: layer_scores(
@@ -193,7 +195,7 @@ def _vectors(model: ModelView, group: str) -> Iterator[Float[Tensor, "n d_model"
 def block_scores(
     A: ModelView, B: ModelView, kernels: Kernels
 ) -> Float[np.ndarray, "blocks_A blocks_B"]:
-    """The scores of all groups of all layers with all of the other model, layer by layer.
+    """Return the scores of all groups of all layers with all of the other model, layer by layer.
 
     For models with tied embeddings: what is written and what is read are compared as well.
     """
@@ -247,7 +249,7 @@ def centred(
 def same_depth(
     layers_A: int, layers_B: int
 ) -> tuple[Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"]]:
-    """The layers that are as deep in both models, the last ones paired: l with l of equal depths.
+    """Return the layers of the same depth in both models, the last ones paired.
 
     Of the deeper model, the layer after which the same share of the layers is behind, rounded down.
     """
@@ -260,7 +262,7 @@ def same_depth(
 def p_value(
     scores: Float[np.ndarray, "layers_A layers_B"], rng: np.random.Generator, *, draws: int = 1000
 ) -> float:
-    """How likely an assignment at random has as large a sum of scores as that of the same depth.
+    """Return the p-value of the same-depth assignment: the share of random ones that score as high.
 
     Of all assignments if there are at most `draws`, else of that many.
     """
@@ -284,11 +286,11 @@ def agreement(scores: Float[np.ndarray, "layers_A layers_B"], expected: Sequence
     All of them if the expected assignment's sum of scores is less than `CLOSE` from the best.
     Raises ValueError for an assignment of other layers.
     """
-    found = assign(scores)
-    if len(expected) != len(found.a) or not {*expected} <= {*range(scores.shape[1])}:
+    assignment = assign(scores)
+    if len(expected) != len(assignment.a) or not {*expected} <= {*range(scores.shape[1])}:
         raise ValueError(f"{list(expected)} matches no {' x '.join(map(str, scores.shape))} layers")
-    lost = scores[found.a, found.b].sum() - scores[found.a, list(expected)].sum()
-    return 1.0 if lost < CLOSE else float(np.mean(found.b == np.array(expected)))
+    lost = scores[assignment.a, assignment.b].sum() - scores[assignment.a, list(expected)].sum()
+    return 1.0 if lost < CLOSE else float(np.mean(assignment.b == np.array(expected)))
 
 
 def summary(
@@ -296,7 +298,7 @@ def summary(
     rng: np.random.Generator,
     draws: int,
 ) -> dict[str, dict[str, float]]:
-    """What matching says, by group, and under "all" over the groups.
+    """Return what matching says, by group, and under "all" over the groups.
 
     mean: mean score. matched: mean score of the layers matched. contrast: the same of centred
     scores. same_depth and same_depth_contrast: of the layers that are as deep. right: how many of
@@ -304,14 +306,14 @@ def summary(
     centred scores are matched, which is the same for models of one depth. margin: the smallest loss
     of another assignment. p: `p_value`; over the groups, of the sum of their scores.
     """
-    found = {name: _record(S, rng, draws) for name, S in scores.items()}
-    records = list(found.values())
+    summaries = {name: _record(S, rng, draws) for name, S in scores.items()}
+    records = list(summaries.values())
     total = {key: float(np.mean([record[key] for record in records])) for key in records[0]}
     for count in ("right", "right_centred"):
         total[count] = sum(record[count] for record in records)
     total["margin"] = min(record["margin"] for record in records)
     total["p"] = p_value(sum(scores.values()), rng, draws=draws)
-    return found | {"all": total}
+    return summaries | {"all": total}
 
 
 def _record(
@@ -339,10 +341,12 @@ def _record(
 def rows(
     scores: Mapping[str, Float[np.ndarray, "layers_A layers_B"]],
 ) -> Iterator[dict[str, str | int | float | bool]]:
-    """A record for each group and pair of layers; `margin` where they are matched."""
+    """Yield a record for each group and pair of layers; `margin` where they are matched."""
     for name, S in scores.items():
-        found, specific = assign(S), centred(S)
-        margins = dict(zip(zip(found.a, found.b, strict=True), found.margin, strict=True))
+        assignment, specific = assign(S), centred(S)
+        margins = dict(
+            zip(zip(assignment.a, assignment.b, strict=True), assignment.margin, strict=True)
+        )
         again = assign(specific)
         also = {*zip(again.a, again.b, strict=True)}
         for place in np.ndindex(S.shape):
@@ -364,7 +368,7 @@ def rows(
 def shared_ids(
     a: Sequence[str], b: Sequence[str], offset: int = 0
 ) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "tokens"]]:
-    """The ids of all tokens of one model, and of the same tokens in the other: plus an offset.
+    """Return the ids of all tokens of one model, and of the same tokens in the other.
 
     Raises:
         ValueError: Ids stand for other tokens, or for none; how many, and the first three.
@@ -386,13 +390,13 @@ def shared_ids(
 
 
 def conditions(kernels: Kernels) -> dict[str, float]:
-    """The condition number of each model's embedding, the worse where there are two.
+    """Return the condition number of each model's embedding, the worse where there are two.
 
     Raises:
         ValueError: An embedding is singular: vectors that differ read the same.
     """
     return {
-        side: max(_condition(getattr(found, side.upper()), side) for found in kernels)
+        side: max(_condition(getattr(kernel, side.upper()), side) for kernel in kernels)
         for side in "ab"
     }
 

@@ -20,14 +20,14 @@ from scripts.anatomy.embedding.settings import (
     TableLabelledSettings,
 )
 
-LONGEST = 5_000_000  # characters of a text
+MAX_CHARACTERS = 5_000_000  # characters of a text
 COLUMNS = {"text": "texts", "name": "labels"}
 PARTS = ("train", "validation", "test")
 PENALTIES = (0.1, 0.3, 1.0, 3.0)  # inverse strengths C of the baseline's penalty that are tried
 
 
 def read(choice: Labelled) -> pd.DataFrame:
-    """The texts, each once and none empty: columns text, label (0 or 1), group, name of the label.
+    """Return the texts, each once, as columns text, label (0 or 1), group, name of the label.
 
     Texts of a test split are the group "test", which `split` takes as the test part.
 
@@ -60,12 +60,12 @@ def _check_plain(values: pd.Series, column: str) -> None:
     for value in values:
         if isinstance(value, dict | list | bytes | np.ndarray):
             raise ValueError(f"{column} holds a {type(value).__name__}, not text")
-        if isinstance(value, str) and len(value) > LONGEST:
-            raise ValueError(f"{column} holds one of more than {LONGEST} characters")
+        if isinstance(value, str) and len(value) > MAX_CHARACTERS:
+            raise ValueError(f"{column} holds one of more than {MAX_CHARACTERS} characters")
 
 
 def _order(choice: Labelled) -> Any:
-    """How labels are sorted; the last is label 1."""
+    """Return how labels are sorted; the last is label 1."""
     films = ("rotten", "fresh")
     return films.index if isinstance(choice, PackagedLabelledSettings) else str
 
@@ -90,8 +90,8 @@ def _table(choice: TableLabelledSettings) -> pd.DataFrame:
 
 
 def _hub(choice: HubLabelledSettings) -> pd.DataFrame:
-    """The rows of the splits; those of the test split are one group."""
-    found = []
+    """Return the rows of the splits; those of the test split are one group."""
+    tables = []
     for split in filter(None, (choice.split, choice.test_split)):
         try:
             rows = hf_datasets.of_set(
@@ -101,8 +101,8 @@ def _hub(choice: HubLabelledSettings) -> pd.DataFrame:
         except Exception as error:  # the client has its own kinds; all are about this source
             raise ValueError(f"{choice.id}: {artifacts.first_line(error)}") from error
         part = _columns(table, choice, choice.id, None)
-        found.append(part.assign(group="test") if split == choice.test_split else part)
-    return pd.concat(found, ignore_index=True)
+        tables.append(part.assign(group="test") if split == choice.test_split else part)
+    return pd.concat(tables, ignore_index=True)
 
 
 def _columns(
@@ -119,7 +119,7 @@ def _columns(
 
 
 def split(texts: pd.DataFrame, choice: Labelled, generator: np.random.Generator) -> pd.DataFrame:
-    """The texts in random order with their part; each group is in one part.
+    """Return the texts in random order with their part; each group is in one part.
 
     Raises ValueError if a part has not both labels.
     """
@@ -151,7 +151,7 @@ def split(texts: pd.DataFrame, choice: Labelled, generator: np.random.Generator)
 
 
 def balanced(texts: pd.DataFrame, part: str, most: int) -> pd.DataFrame:
-    """The first texts of a part, both labels equally often, so that chance is one half."""
+    """Return the first texts of a part, both labels equally often, so that chance is one half."""
     rows = texts[texts["part"] == part]
     each = min(most // 2, *(int((rows["label"] == label).sum()) for label in (0, 1)))
     return rows[rows.groupby("label").cumcount() < each].reset_index(drop=True)
@@ -163,7 +163,7 @@ def balanced(texts: pd.DataFrame, part: str, most: int) -> pd.DataFrame:
 def bag_of_words(
     train: pd.DataFrame, validation: pd.DataFrame, tests: Mapping[str, pd.DataFrame]
 ) -> dict[str, np.ndarray]:
-    """What a logistic regression on which words occur predicts, for each of the test tables.
+    """Return what a logistic regression on which words occur predicts, for each of the test tables.
 
     The strength of its penalty is the one that is best on the validation texts.
     """
@@ -195,16 +195,16 @@ def majority(train: pd.DataFrame, test: pd.DataFrame) -> float:
 def batches(
     lengths: Sequence[int], *, batch: int, steps: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
-    """The texts of every step, each once in a pass over all, those alike in length together.
+    """Return the texts of every step, each once in a pass over all, those alike in length together.
 
     Ten batches at a time are sorted by length and come in random order, which saves padding.
     """
     lengths = np.asarray(lengths)
     passes = -(-steps * batch // len(lengths))
     order = np.concatenate([generator.permutation(len(lengths)) for _ in range(passes)])
-    found = []
+    steps_of_chunks = []
     for chunk in np.split(order, range(10 * batch, len(order), 10 * batch)):
         by_length = chunk[np.argsort(lengths[chunk], kind="stable")]
         whole = [by_length[at : at + batch] for at in range(0, len(by_length), batch)]
-        found.append([whole[place] for place in generator.permutation(len(whole))])
-    return list(chain.from_iterable(found))[:steps]
+        steps_of_chunks.append([whole[place] for place in generator.permutation(len(whole))])
+    return list(chain.from_iterable(steps_of_chunks))[:steps]

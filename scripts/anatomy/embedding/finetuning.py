@@ -24,7 +24,7 @@ from scripts.anatomy.embedding.settings import FinetuningRunSettings
 from scripts.anatomy.training import Recipe, Run, RunState, even_steps, fit
 
 ON_CPU = Compute()
-TOKENS_AT_ONCE = 1024
+TOKENS_PER_CHUNK = 1024
 INIT = 0.02  # standard deviation of the linear layer's first weights, as the library has it
 
 
@@ -36,7 +36,7 @@ class TextBatch:
     mask: Int[Tensor, "texts positions"]
 
     def to(self, device: str | torch.device) -> "TextBatch":
-        """The same on a device."""
+        """Return the same on a device."""
         return TextBatch(self.ids.to(device), self.mask.to(device))
 
 
@@ -48,9 +48,9 @@ def padded(texts: Sequence[Int[Tensor, "positions"]], pad: int = 0) -> TextBatch
 
 
 def batched(
-    texts: Sequence[Int[Tensor, "positions"]], size: int = TOKENS_AT_ONCE
+    texts: Sequence[Int[Tensor, "positions"]], size: int = TOKENS_PER_CHUNK
 ) -> Iterator[tuple[Int[np.ndarray, "texts"], TextBatch]]:
-    """All texts, those alike in length together: which they are, and the batch.
+    """Yield all texts, those alike in length together: which they are, and the batch.
 
     A batch has at most so many tokens, padding included, or else is a single text.
     """
@@ -66,7 +66,7 @@ def batched(
 def pooled(
     states: Float[Tensor, "texts positions d_model"], mask: Int[Tensor, "texts positions"]
 ) -> Float[Tensor, "texts d_model"]:
-    """The mean over the positions that are not padding."""
+    """Return the mean over the positions that are not padding."""
     weights = mask.to(states.dtype)[..., None]
     return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
@@ -98,14 +98,14 @@ class Classifier(nn.Module):
         return self
 
     def forward(self, batch: TextBatch) -> Float[Tensor, "texts 2"]:
-        """The logits."""
-        found = self.model.base_model(input_ids=batch.ids, attention_mask=batch.mask)
-        return self.read(found.last_hidden_state, batch.mask)
+        """Return the logits."""
+        output = self.model.base_model(input_ids=batch.ids, attention_mask=batch.mask)
+        return self.read(output.last_hidden_state, batch.mask)
 
     def read(
         self, states: Float[Tensor, "texts positions d_model"], mask: Int[Tensor, "texts positions"]
     ) -> Float[Tensor, "texts 2"]:
-        """The logits of last hidden states; the mean of logits is that of the states."""
+        """Return the logits of last hidden states; the mean of logits is that of the states."""
         return self.classifier(self.dropout(pooled(states, mask)))
 
 
@@ -120,7 +120,7 @@ def drop_final_norm(model: PreTrainedModel) -> None:
 
 
 def build(model: PreTrainedModel, settings: FinetuningRunSettings, seed: int) -> Classifier:
-    """The classifier before its training, with what is not trained frozen.
+    """Return the classifier before its training, with what is not trained frozen.
 
     Raises ValueError for a layer that the model has not got.
     """
@@ -151,7 +151,7 @@ def freeze(classifier: Classifier, settings: FinetuningRunSettings) -> None:
 
 
 def _places(layers: list[int] | None, model: PreTrainedModel) -> list[int]:
-    """Numbers of layers from 0."""
+    """Return numbers of layers from 0."""
     depth = len(layers_of(model))
     if layers is None:
         return [*range(depth)]
@@ -217,7 +217,7 @@ def train(
 
 
 def recipe(settings: FinetuningRunSettings) -> Recipe:
-    """How a classifier is optimised."""
+    """Return how a classifier is optimised."""
     return Recipe(
         steps=settings.steps,
         learning_rate=settings.learning_rate,
@@ -231,28 +231,28 @@ def recipe(settings: FinetuningRunSettings) -> Recipe:
 def logits(
     classifier: Classifier, tokens: Sequence[Int[Tensor, "positions"]]
 ) -> Float[Tensor, "texts 2"]:
-    """The logits of texts, in their order."""
+    """Return the logits of texts, in their order."""
     device = classifier.classifier.weight.device
-    found = torch.empty(len(tokens), 2)
+    logits = torch.empty(len(tokens), 2)
     for chosen, batch in batched(tokens):
-        found[torch.from_numpy(chosen)] = classifier(batch.to(device)).float().cpu()
-    return found
+        logits[torch.from_numpy(chosen)] = classifier(batch.to(device)).float().cpu()
+    return logits
 
 
 def measure(classifier: Classifier, texts: Texts) -> dict[str, float]:
     """Cross-entropy in nats and accuracy."""
-    found, targets = logits(classifier, texts.tokens), torch.from_numpy(texts.labels)
+    outputs, targets = logits(classifier, texts.tokens), torch.from_numpy(texts.labels)
     return {
-        "loss": float(functional.cross_entropy(found, targets)),
-        "accuracy": float(right(found, texts.labels).mean()),
+        "loss": float(functional.cross_entropy(outputs, targets)),
+        "accuracy": float(right(outputs, texts.labels).mean()),
     }
 
 
 def right(
-    found: Float[Tensor, "texts 2"], labels: Int[np.ndarray, "texts"]
+    outputs: Float[Tensor, "texts 2"], labels: Int[np.ndarray, "texts"]
 ) -> Bool[np.ndarray, "texts"]:
-    """Whether the label with the larger logit is the true one."""
-    return found.argmax(dim=1).numpy() == labels
+    """Return whether the label with the larger logit is the true one."""
+    return outputs.argmax(dim=1).numpy() == labels
 
 
 # --- the file of a training ---------------------------------------------------------------------
@@ -261,7 +261,7 @@ BEFORE = "before.classifier.weight"  # the linear layer's first weights, which w
 
 
 def changed(classifier: Classifier) -> dict[str, Tensor]:
-    """The trained parameters by name; what is not among them is as it was in the model."""
+    """Return the trained parameters by name; what is not among them is as it was in the model."""
     return {name: p.detach() for name, p in classifier.named_parameters() if p.requires_grad}
 
 

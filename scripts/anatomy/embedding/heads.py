@@ -59,12 +59,12 @@ def heads(
 
 
 def spaced(count: int, most: int | None) -> list[int]:
-    """All of the numbers below `count`, or `most` of them from first to last, evenly spaced."""
+    """Return the numbers below `count`, or `most` of them, evenly spaced from first to last."""
     if most is None or most >= count:
         return list(range(count))
     return np.linspace(0, count - 1, most).round().astype(int).tolist()
 
 
 def word_numbers(texts: Sequence[str]) -> Integer[np.ndarray, "tokens"]:
-    """The same number for tokens that are one word but for case and spaces."""
+    """Return the same number for tokens that are one word but for case and spaces."""
     return np.unique([text.strip().lower() for text in texts], return_inverse=True)[1]

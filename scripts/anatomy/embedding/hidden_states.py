@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PUBLISHED_TOKENS = 1000
-TOKENS_AT_ONCE = 256
+TOKENS_PER_CHUNK = 256
 
 Site = Literal["feed_forward", "attention"]
 # The coefficients that say how active a group's vectors are, and whether a negative one turns the
@@ -63,23 +63,23 @@ class Activations:
 @torch.inference_mode()
 def activations(model: "PreTrainedModel", tokens: Int[Tensor, "positions"]) -> Activations:
     """Run the model on one document."""
-    with _recording(model) as found:
+    with _recording(model) as recorded:
         model.base_model(input_ids=tokens[None].to(model.device))
-    return found
+    return recorded
 
 
 @contextmanager
 def _recording(model: "PreTrainedModel") -> Iterator[Activations]:
     """Collects activations in the order in which layers run; some models run one several times."""
-    found = Activations()
+    recorded = Activations()
     outputs, values = zip(*coefficient_modules(model), strict=True)
     with ExitStack() as hooks:
         for module in dict.fromkeys(layers_of(model)):
-            hooks.enter_context(module.register_forward_hook(_keep_output(found.states)))
-        for modules, kept in ((outputs, found.attention), (values, found.feed_forward)):
+            hooks.enter_context(module.register_forward_hook(_keep_output(recorded.states)))
+        for modules, kept in ((outputs, recorded.attention), (values, recorded.feed_forward)):
             for module in dict.fromkeys(modules):
                 hooks.enter_context(module.register_forward_pre_hook(_keep_input(kept)))
-        yield found
+        yield recorded
 
 
 def _keep_output(kept: list[Tensor]):
@@ -164,15 +164,15 @@ def read_documents(
     numbers, targets = [], []
     active: dict[Site, list[Active]] = {"attention": [], "feed_forward": []}
     for number, tokens in enumerate(documents):
-        found = activations(model, tokens)
-        wanted = range(len(found.states)) if layers is None else layers
+        recorded = activations(model, tokens)
+        wanted = range(len(recorded.states)) if layers is None else layers
         numbers.append(np.full(max(len(tokens) - skip, 0), number))
         decoded = (
-            final_norm(model)(found.states[layer])[skip:].float() @ E for layer in (*wanted, -1)
+            final_norm(model)(recorded.states[layer])[skip:].float() @ E for layer in (*wanted, -1)
         )
         targets.append(_stacked(ids[top_k(scores, k)[1].cpu()] for scores in decoded))
         for site, kept in active.items():
-            of_layers = [getattr(found, site)[layer][skip:] for layer in wanted]
+            of_layers = [getattr(recorded, site)[layer][skip:] for layer in wanted]
             kept.append(_most_active(of_layers, m, by_size[site]))
     if not sum(map(len, numbers)):
         raise ValueError(f"no document has a token after its first {skip}")
@@ -183,14 +183,14 @@ def read_documents(
         targets=all_targets[:, :-1],
         last=all_targets[:, -1],
         active={s: Active(*map(np.concatenate, zip(*a, strict=True))) for s, a in active.items()},
-        widths={site: getattr(found, site)[0].shape[1] for site in active},
+        widths={site: getattr(recorded, site)[0].shape[1] for site in active},
     )
 
 
 def _most_active(
     coefficients: Sequence[Float[Tensor, "tokens vectors"]], m: int, by_size: bool
 ) -> Active:
-    """The m largest of each layer by value or by absolute value, and whether they are negative.
+    """Return the m largest of each layer, by value or absolute value, and whether each is negative.
 
     By value they count as positive: the vector itself is meant.
     """
@@ -202,7 +202,7 @@ def _most_active(
 
 
 def _stacked(of_layers: Iterable[Tensor]) -> np.ndarray:
-    """Layers of one document as one array, in a type that is kept for many documents."""
+    """Return layers of one document as one array, in a type that is kept for many documents."""
     stacked = torch.stack(list(of_layers), dim=1).cpu()
     return stacked.numpy() if stacked.dtype == torch.bool else stacked.int().numpy()
 
@@ -236,7 +236,7 @@ class Pairs(NamedTuple):
 def other_document(
     document: Integer[np.ndarray, "tokens"], generator: np.random.Generator
 ) -> dict[Site, Pairs]:
-    """Each token with a random token of the other documents, the same for all groups.
+    """Return each token with a random token of the other documents, the same for all groups.
 
     Raises ValueError if there is only one document.
     """
@@ -253,7 +253,7 @@ def other_document(
 def published_baseline(
     document: Integer[np.ndarray, "tokens"], generator: np.random.Generator
 ) -> dict[Site, Pairs]:
-    """The baselines of the paper's code, which differ between the two sites.
+    """Return the baselines of the paper's code, which differ between the two sites.
 
     Hidden states are those of the first 1,000 tokens, from a few documents. Feed-forward vectors
     are those of random tokens of the whole run; in the attention, the same 1,000 are permuted.
@@ -297,23 +297,23 @@ def overlaps(
 def _active_tokens(
     readings: Readings, at: int, lists: TopLists, site: Site, k: int, turns: bool
 ) -> Integer[np.ndarray, "tokens m*k"]:
-    """The top k tokens of each token's active vectors; of -w where w counts with a minus."""
+    """Return the top k tokens of each token's active vectors; of -w where w counts with a minus."""
     active = readings.active[site]
     rows = rows_by_query_head(lists, readings.widths[site])[active.ids[:, at]]
     low = active.negative[:, at, :, None] & turns
-    found = np.where(low, lists.ids_low[rows, :k], lists.ids_high[rows, :k])
-    return found.reshape(len(found), -1)
+    ids = np.where(low, lists.ids_low[rows, :k], lists.ids_high[rows, :k])
+    return ids.reshape(len(ids), -1)
 
 
 def overlap(
     union: Integer[np.ndarray, "tokens ids"], targets: Integer[np.ndarray, "tokens k"]
 ) -> Float[np.ndarray, "tokens"]:
-    """The share of each token's targets that are in its union, where ids may repeat."""
+    """Return the share of each token's targets that are in its union, where ids may repeat."""
     d_vocab = int(max(union.max(), targets.max())) + 1
-    seen = np.zeros((TOKENS_AT_ONCE, d_vocab), dtype=bool)
+    seen = np.zeros((TOKENS_PER_CHUNK, d_vocab), dtype=bool)
     shares = np.empty(len(union))
-    for start in range(0, len(union), TOKENS_AT_ONCE):
-        part = slice(start, start + TOKENS_AT_ONCE)
+    for start in range(0, len(union), TOKENS_PER_CHUNK):
+        part = slice(start, start + TOKENS_PER_CHUNK)
         ids, of_state = union[part].astype(np.intp), targets[part].astype(np.intp)
         of_block = seen[: len(ids)]
         np.put_along_axis(of_block, ids, True, axis=1)

@@ -53,7 +53,7 @@ class TopLists:
 
 
 def largest(lists: TopLists, k: int | None = None) -> Integer[np.ndarray, "vectors k"]:
-    """The k tokens whose |w E| is largest, largest first; as many as a list has by default.
+    """Return the k tokens whose |w E| is largest, largest first; as many as a list has by default.
 
     Where absolute values are equal, positive ones are first.
     """
@@ -64,7 +64,7 @@ def largest(lists: TopLists, k: int | None = None) -> Integer[np.ndarray, "vecto
 
 
 def check_k(lists: TopLists, k: int | None) -> int:
-    """The number of tokens wanted, all in a list if None; ValueError if a list has fewer."""
+    """Return the number of tokens wanted, all in a list if None; ValueError if a list has fewer."""
     held = lists.ids_high.shape[1]
     if k is not None and not 1 <= k <= held:
         raise ValueError(f"k = {k}: the index holds the {held} top tokens of each vector")
@@ -72,7 +72,7 @@ def check_k(lists: TopLists, k: int | None) -> int:
 
 
 def rows_by_query_head(lists: TopLists, n: int) -> Integer[np.ndarray, "n"]:
-    """The row of a group that belongs to each of n vectors ordered by query head and number.
+    """Return the row of a group that belongs to each of n vectors ordered by query head and number.
 
     That is the same row, but where neighbouring query heads share a key head: there each of them
     has that head's. Feed-forward vectors are as those of one head.
@@ -168,11 +168,11 @@ class Index:
         self.layers = list(dict.fromkeys(layer for layer, _ in keys))
 
     def read(self, layer: int, group: str) -> TopLists:
-        """The lists of one group of one layer. Raises ValueError if it is not in the file."""
+        """Return the lists of one group of one layer; ValueError if the file has none."""
         return TopLists(**self.columns(layer, group, [f.name for f in fields(TopLists)]))
 
     def layer(self, layer: int) -> dict[str, TopLists]:
-        """The lists of all groups of one layer."""
+        """Return the lists of all groups of one layer."""
         return {group: self.read(at, group) for at, group in self.groups if at == layer}
 
     def columns(self, layer: int, group: str, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -191,7 +191,7 @@ class Index:
 
 
 def _array(column: pa.Array) -> np.ndarray:
-    """A column as an array, lists as rows; unlike `to_numpy`, it does not import pandas."""
+    """Return a column as an array, lists as rows; unlike `to_numpy`, it does not import pandas."""
     if pa.types.is_fixed_size_list(column.type):
         return np.from_dlpack(column.flatten()).reshape(len(column), -1)
     return np.from_dlpack(column)

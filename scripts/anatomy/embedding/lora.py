@@ -22,7 +22,7 @@ NAME = re.compile(r"[\w.]+")
 
 
 def differences(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
-    """What an adapter adds to the parameters of a model's base, by their names.
+    """Return what an adapter adds to the parameters of a model's base, by their names.
 
     Raises:
         ValueError: No LoRA, one of a kind that is not read, or one for another base.
@@ -36,8 +36,8 @@ def differences(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
     stored = artifacts.read_tensors(folder / "adapter_model.safetensors", framework="torch")
     factors: dict[str, dict[str, Tensor]] = {}
     for name, tensor in stored.items():
-        if found := FACTOR.fullmatch(name):
-            factors.setdefault(found["module"], {})[found["side"]] = tensor.float()
+        if match := FACTOR.fullmatch(name):
+            factors.setdefault(match["module"], {})[match["side"]] = tensor.float()
     if not factors or any(pair.keys() != {"A", "B"} for pair in factors.values()):
         raise ValueError(f"{folder} has no pairs of lora_A and lora_B")
     base = config.get("base_model_name_or_path") or "another model"
@@ -56,7 +56,7 @@ def differences(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
 def _delta(
     module: str, pair: Mapping[str, Tensor], model: PreTrainedModel, whose: str
 ) -> tuple[str, Tensor]:
-    """The name of a weight and what is added to it, but for the scale."""
+    """Return the name of a weight and what is added to it, but for the scale."""
     base = model.base_model
     name = module.removeprefix(f"{model.base_model_prefix}.")
     try:
@@ -78,14 +78,14 @@ def _delta(
 
 
 def _scale(config: Mapping[str, Any], module: str) -> float:
-    """The factor of a module: alpha / r, or alpha / sqrt(r) where ranks are stabilised."""
+    """Return the factor of a module: alpha / r, or alpha / sqrt(r) where ranks are stabilised."""
     rank = _of_module(config.get("rank_pattern"), module, config["r"])
     alpha = _of_module(config.get("alpha_pattern"), module, config["lora_alpha"])
     return alpha / (rank**0.5 if config.get("use_rslora") else rank)
 
 
 def _of_module(pattern: Mapping[str, float] | None, module: str, default: float) -> float:
-    """The value of the first key of a pattern that is the end of the module's name.
+    """Return the value of the first key of a pattern that is the end of the module's name.
 
     peft takes keys for regular expressions, which can be made to run for years; here they are
     names.

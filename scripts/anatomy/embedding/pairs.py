@@ -16,7 +16,7 @@ from jaxtyping import Bool, Complex, Float, Integer
 from torch import Tensor
 
 TILE = 1024  # rows and columns: 4 MB in single precision, which stays in the cache
-PAIRS_AT_ONCE = 2**14  # computed again at once; bounds the memory where very many entries tie
+PAIRS_PER_CHUNK = 2**14  # computed again at once; bounds the memory where very many entries tie
 RIDGE = 1e-6  # times the mean eigenvalue, added to a Gram matrix that may have no inverse
 
 Order = Literal["largest", "smallest", "absolute"]
@@ -62,7 +62,7 @@ def top_pairs(
     allowed_columns: Bool[Tensor, "columns"] | None = None,
     word_of: Integer[Tensor, "d_vocab"] | None = None,
 ) -> Pairs:
-    """The first k entries of M = A B^T, exactly.
+    """Return the first k entries of M = A B^T, exactly.
 
     No entry of a tile exceeds the product of its largest row norm and column norm
     (Cauchy-Schwarz). The norms are those in balanced coordinates, sorted; tiles are visited from
@@ -117,20 +117,24 @@ def top_columns(
     order: Order = "largest",
     allowed_columns: Bool[Tensor, "columns"] | None = None,
 ) -> tuple[Integer[Tensor, "chosen k"], Float[Tensor, "chosen k"]]:
-    """Columns and values of the first k entries of each chosen row: what a head makes of a token.
+    """Return columns and values of the first k entries of each chosen row.
+
+    They are what a head makes of a token.
 
     Exact and ordered as in `top_pairs`, which says what the arguments are and what is raised.
     """
     column_ids = _ids(B, allowed_columns)
     _check(A, B, k, len(column_ids))
-    right, key, found = B[column_ids].float(), KEYS[order], []
+    right, key, entries = B[column_ids].float(), KEYS[order], []
     reach = right.norm(dim=1).max().item() * _rounding(A)
     for row in row_ids.split(1):
         left = A[row].float()
         margin = left.norm().item() * reach
         candidates = _candidates(key(left @ right.T), row, column_ids, k, margin)
-        found.append(_first(A, B, *candidates, k, key))
-    return torch.stack([one.columns for one in found]), torch.stack([one.values for one in found])
+        entries.append(_first(A, B, *candidates, k, key))
+    return torch.stack([one.columns for one in entries]), torch.stack(
+        [one.values for one in entries]
+    )
 
 
 def balance(
@@ -149,7 +153,7 @@ def balance(
 
 
 def _cholesky(A: Float[Tensor, "rows d_head"]) -> Float[Tensor, "d_head d_head"]:
-    """The Cholesky factor of A^T A with a ridge, which is not zero even if A is."""
+    """Return the Cholesky factor of A^T A with a ridge, which is not zero even if A is."""
     gram = A.T @ A
     gram.diagonal().add_(RIDGE * gram.diagonal().mean() + 1e-200)
     return torch.linalg.cholesky(gram)
@@ -158,7 +162,7 @@ def _cholesky(A: Float[Tensor, "rows d_head"]) -> Float[Tensor, "d_head d_head"]
 def _by_norm(
     factor: Float[Tensor, "rows d_head"], ids: Integer[Tensor, "rows"]
 ) -> tuple[Float[Tensor, "rows d_head"], Float[Tensor, "rows"], Integer[Tensor, "rows"]]:
-    """The factor in single precision, the norms of its rows and their ids, by falling norm."""
+    """Return a factor in single precision, its rows' norms and their ids, by falling norm."""
     factor = factor.float()
     norm, at = factor.double().norm(dim=1).sort(descending=True, stable=True)
     return factor[at], norm, ids[at]
@@ -179,12 +183,12 @@ def _tiles(
 def _rank(
     key: float, row_ids: Integer[Tensor, "*rows"], column_ids: Integer[Tensor, "*columns"]
 ) -> tuple[float, ...]:
-    """What puts a pair before others if it is greater; of several pairs, the best there can be."""
+    """Return the key by which pairs are ordered; of several pairs, an upper bound of it."""
     return key, -row_ids.min().item(), -column_ids.min().item()
 
 
 def _rounding(A: Float[Tensor, "rows d_head"]) -> float:
-    """How far a product of two rows in single precision may be off, over the product of norms.
+    """Return the bound on the error of a product in single precision, over the product of norms.
 
     That is (d_head + 2) units of rounding for a sum of products of rounded numbers (Higham 2002,
     section 3.1); machine epsilon is two units, so that there is room for the norms' own.
@@ -203,12 +207,12 @@ def _candidates(
 ) -> tuple[Integer[Tensor, "pairs"], Integer[Tensor, "pairs"]]:
     """Ids of all that may be among the first k, where the tile's keys are off by up to a margin."""
     at = (tile >= floor).nonzero(as_tuple=True)
-    rows, columns, found = row_ids[at[0]], column_ids[at[1]], tile[at]
-    kept = torch.ones_like(found, dtype=torch.bool)
+    rows, columns, values = row_ids[at[0]], column_ids[at[1]], tile[at]
+    kept = torch.ones_like(values, dtype=torch.bool)
     if word_of is not None:
         kept = word_of[rows] != word_of[columns]
     if kept.sum() > k:
-        kept &= found >= found[kept].topk(k).values[-1] - 2 * margin
+        kept &= values >= values[kept].topk(k).values[-1] - 2 * margin
     return rows[kept], columns[kept]
 
 
@@ -220,8 +224,8 @@ def _first(
     k: int,
     key: Key,
 ) -> Pairs:
-    """The first k of some pairs, by values in double precision."""
-    parts = zip(rows.split(PAIRS_AT_ONCE), columns.split(PAIRS_AT_ONCE), strict=True)
+    """Return the first k of some pairs, by values in double precision."""
+    parts = zip(rows.split(PAIRS_PER_CHUNK), columns.split(PAIRS_PER_CHUNK), strict=True)
     values = torch.cat([(A[r].double() * B[c].double()).sum(dim=1) for r, c in parts])
     by_id = (rows * len(B) + columns).argsort()
     at = by_id[key(values)[by_id].argsort(descending=True, stable=True)][:k]
@@ -231,7 +235,7 @@ def _first(
 def _ids(
     factor: Float[Tensor, "rows d_head"], allowed: Bool[Tensor, "rows"] | None
 ) -> Integer[Tensor, "allowed_rows"]:
-    """The numbers of the allowed rows."""
+    """Return the numbers of the allowed rows."""
     if allowed is None:
         return torch.arange(len(factor), device=factor.device)
     return allowed.to(factor.device).nonzero()[:, 0]
@@ -242,7 +246,7 @@ def _count(
     column_ids: Integer[Tensor, "columns"],
     word_of: Integer[Tensor, "d_vocab"] | None,
 ) -> int:
-    """How many pairs there are, without those inside a word."""
+    """Return how many pairs there are, without those inside a word."""
     pairs = len(row_ids) * len(column_ids)
     if word_of is None:
         return pairs
@@ -297,7 +301,7 @@ def identity_share(A: Float[Tensor, "d_vocab d_head"], B: Float[Tensor, "d_vocab
 
 @torch.inference_mode()
 def spectrum(A: Float[Tensor, "rows d_head"], B: Float[Tensor, "columns d_head"]) -> Spectrum:
-    """The thin singular value decomposition of A B^T, in double precision.
+    """Return the thin singular value decomposition of A B^T, in double precision.
 
     Two thin QR decompositions leave a d_head x d_head matrix to decompose. With A = W_V and
     B = W_O^T it is that of W_VO itself, and the directions lie in the residual stream.
@@ -312,7 +316,7 @@ def spectrum(A: Float[Tensor, "rows d_head"], B: Float[Tensor, "columns d_head"]
 def eigenvalues(
     A: Float[Tensor, "d_vocab d_head"], B: Float[Tensor, "d_vocab d_head"]
 ) -> Complex[Tensor, "d_head"]:
-    """The eigenvalues of A B^T that can differ from zero, which are those of B^T A."""
+    """Return the eigenvalues of A B^T that can differ from zero, which are those of B^T A."""
     return torch.linalg.eigvals(B.double().T @ A.double())
 
 
@@ -320,7 +324,7 @@ def eigenvalues(
 def singular_values(
     A: Float[Tensor, "rows d_head"], B: Float[Tensor, "columns d_head"]
 ) -> Float[Tensor, "d_head"]:
-    """The singular values of A B^T that can differ from zero, largest first."""
+    """Return the singular values of A B^T that can differ from zero, largest first."""
     R_A, R_B = (torch.linalg.qr(factor.double(), mode="r").R for factor in (A, B))
     return torch.linalg.svdvals(R_A @ R_B.T)
 
@@ -331,7 +335,7 @@ def summary(
     B: Float[Tensor, "d_vocab d_head"],
     values: Float[Tensor, "d_head"],
 ) -> dict[str, float]:
-    """What the diagonal and the singular values of M = A B^T say in one number each.
+    """Return what the diagonal and the singular values of M = A B^T say in one number each.
 
     The copying score is the sum of the eigenvalues over the sum of their absolute values (Elhage et
     al. 2021): 1 where every eigenvalue is positive. The effective rank is the exponential of the

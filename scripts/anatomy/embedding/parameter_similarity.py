@@ -44,7 +44,7 @@ def pair_similarities(
     signed: bool = False,
     shuffle: Shuffle = "layer",
 ) -> list[dict[str, float | str]]:
-    """Mean Sim_k of the pairs of a layer, and of the same vectors with their partners shuffled.
+    """Return the mean Sim_k of the pairs of a layer, and with their partners shuffled.
 
     One record for each of `PAIRS` that the layer has. Errors are standard errors over pairs. Top
     tokens are those of largest |w E| as in the paper's code, or of largest w E if `signed`. `layer`
@@ -52,8 +52,8 @@ def pair_similarities(
     paper's code shuffles inside head 0, and compares with W_Q of head 0 only.
     """
     ids = {
-        name: found.ids_high[:, : check_k(found, k)] if signed else largest(found, k)
-        for name, found in lists.items()
+        name: top.ids_high[:, : check_k(top, k)] if signed else largest(top, k)
+        for name, top in lists.items()
     }
     records = []
     for one, other in (pair for pair in PAIRS if set(pair) <= set(lists)):
@@ -73,14 +73,14 @@ def pair_similarities(
 
 
 def _paired_rows(one: TopLists, other: TopLists) -> list[Integer[np.ndarray, "pairs"]]:
-    """The rows of two groups that belong together, as often as the larger group has vectors."""
+    """Return the rows of two groups that belong together, one pair per vector of the larger."""
     n = max(len(one.head), len(other.head))
-    return [rows_by_query_head(found, n) for found in (one, other)]
+    return [rows_by_query_head(vectors, n) for vectors in (one, other)]
 
 
 def paired(one: TopLists, other: TopLists) -> list[TopLists]:
-    """The lists of two groups side by side, vectors that belong together in the same row."""
+    """Return the lists of two groups side by side, vectors that belong together in the same row."""
     return [
-        TopLists(**{field.name: getattr(found, field.name)[rows] for field in fields(TopLists)})
-        for found, rows in zip((one, other), _paired_rows(one, other), strict=True)
+        TopLists(**{field.name: getattr(group, field.name)[rows] for field in fields(TopLists)})
+        for group, rows in zip((one, other), _paired_rows(one, other), strict=True)
     ]

@@ -23,7 +23,7 @@ WRITTEN = ("V", "W_O", "VO_out")  # what is added to the stream; the rest is com
 
 
 def read_as(model: ModelView, reading: ReadingSettings) -> ModelView:
-    """The model with its parameters as they are to be read.
+    """Return the model with its parameters as they are to be read.
 
     With the pseudo-inverse, what is compared with the stream is replaced by its dual, of which the
     projection with E is the exact one (Table 1 of the paper).
@@ -52,7 +52,7 @@ def _dual_layer(layer: LayerView, inverse: Float[Tensor, "d_model d_model"]) -> 
 
 
 def output_embedding(model: ModelView) -> Float[Tensor, "d_vocab d_model"]:
-    """What is written to the stream is read with: W_U, which in a tied model is W_E."""
+    """Return what is written to the stream is read with: W_U, which in a tied model is W_E."""
     return model.W_E if model.W_U is None else model.W_U
 
 
@@ -64,7 +64,7 @@ def parameter_lists(
     allowed: Bool[Tensor, "d_vocab"] | None = None,
     directions: int = 0,
 ) -> Iterator[tuple[int, str, TopLists]]:
-    """The top k tokens of every parameter vector, layer by layer and group by group.
+    """Yield the top k tokens of every parameter vector, layer by layer and group by group.
 
     What is compared with the stream is read with W_E, what is written to it with W_U; the paper's
     models have them tied. All `layers` by default; `allowed` tokens are as for `extremes`;
@@ -75,13 +75,13 @@ def parameter_lists(
         vectors = groups(layer)
         if directions:
             vectors |= singular_directions(layer, directions)
-        for group, found in vectors.items():
+        for group, rows in vectors.items():
             E = output_embedding(model) if group in WRITTEN else model.W_E
-            yield number, group, _lists(found, E, k, allowed)
+            yield number, group, _lists(rows, E, k, allowed)
 
 
 def groups(layer: LayerView) -> dict[str, Float[Tensor, "*heads n d_model"]]:
-    """The vectors of every group of a layer as rows: keys and values, sub-heads of all heads."""
+    """Return the vectors of every group of a layer as rows: keys, values, sub-heads."""
     return feed_forward(layer) | sub_heads(layer)
 
 
@@ -92,12 +92,12 @@ def feed_forward(layer: LayerView) -> dict[str, Float[Tensor, "d_ff d_model"]]:
 
 
 def sub_heads(layer: LayerView) -> dict[str, Float[Tensor, "heads d_head d_model"]]:
-    """Columns of W_Q, W_K and W_V and rows of W_O, by query head, or key head for W_K and W_V."""
+    """Return columns of W_Q, W_K, W_V and rows of W_O, by query head (W_K, W_V: by key head)."""
     return {"W_Q": layer.W_Q.mT, "W_K": layer.W_K.mT, "W_V": layer.W_V.mT, "W_O": layer.W_O}
 
 
 def singular_directions(layer: LayerView, n: int) -> dict[str, Float[Tensor, "heads n d_model"]]:
-    """The n leading singular directions of each head's products, times their singular values.
+    """Return the n leading singular directions of each head's products, scaled by their values.
 
     VO_in is what attention reads and VO_out what it then writes; QK_query and QK_key are the two
     sides of the scores. The sign that the two sides of a direction share is free: the largest
@@ -133,11 +133,11 @@ def _lists(
 ) -> TopLists:
     heads, n = (len(vectors), vectors.shape[1]) if vectors.ndim == 3 else (1, len(vectors))
     rows = vectors.reshape(-1, vectors.shape[-1])
-    found = extremes(rows, W_E, k=k, allowed=allowed)
+    top = extremes(rows, W_E, k=k, allowed=allowed)
     head = torch.arange(heads).repeat_interleave(n) if vectors.ndim == 3 else torch.full((n,), -1)
     return TopLists(
         head=head.numpy(),
         index=torch.arange(n).repeat(heads).numpy(),
         norm=rows.float().norm(dim=1).cpu().numpy(),
-        **{name: part.numpy() for name, part in found._asdict().items()},
+        **{name: part.numpy() for name, part in top._asdict().items()},
     )

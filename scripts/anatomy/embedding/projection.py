@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 AT_ONCE = 512  # vectors whose projections are in memory at the same time: 100 MB for 50,000 tokens
-COLUMNS_AT_ONCE = 8192
+COLUMNS_PER_CHUNK = 8192
 
 
 class Extremes(NamedTuple):
@@ -32,7 +32,7 @@ def extremes(
     k: int,
     allowed: Bool[Tensor, "d_vocab"] | None = None,
 ) -> Extremes:
-    """The tokens at both ends of each vector's projection, among the `allowed` ones.
+    """Return the tokens at both ends of each vector's projection, among the `allowed` ones.
 
     Tokens are in one order, by score and where scores are equal by id, and the low end is that
     order read from its end: no token is in both lists, also for a vector of zeros. The k largest
@@ -58,7 +58,7 @@ def extremes(
 def top_k(
     scores: Float[Tensor, "rows columns"], k: int, *, late_first: bool = False
 ) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]]:
-    """The k largest of each row, largest first, and their columns.
+    """Return the k largest of each row, largest first, and their columns.
 
     Among equal scores the lower column is first, or with `late_first` the higher one. Raises
     ValueError if a row has fewer.
@@ -69,21 +69,23 @@ def top_k(
     tied = (values[:, 1:] == values[:, :-1]).any(dim=1)
     if tied.any():  # of which topk would take any
         rows = scores[tied].flip(1) if late_first else scores[tied]
-        found, at = (part[:, : values.shape[1]] for part in rows.sort(stable=True, descending=True))
-        values[tied], ids[tied] = found, scores.shape[1] - 1 - at if late_first else at
+        ordered, at = (
+            part[:, : values.shape[1]] for part in rows.sort(stable=True, descending=True)
+        )
+        values[tied], ids[tied] = ordered, scores.shape[1] - 1 - at if late_first else at
     return values[:, :k], ids[:, :k]
 
 
 def dual(
     vectors: Float[Tensor, "vectors d_model"], W_E: Float[Tensor, "d_vocab d_model"]
 ) -> Float[Tensor, "vectors d_model"]:
-    """The vectors w (E E^T)^-1, of which the projection with E is w (E+)^T.
+    """Return the vectors w (E E^T)^-1, of which the projection with E is w (E+)^T.
 
     So the inner product of a projection with a dual's is that of the vectors: (x E)(y E+^T)^T is
     x y^T. The dual of W_E itself is E+, tokens as rows. In float64 through a Cholesky
     decomposition; raises ValueError if the embedding has not full rank, and so no right inverse.
     """
-    gram = sum(rows.double().T @ rows.double() for rows in W_E.split(COLUMNS_AT_ONCE))
+    gram = sum(rows.double().T @ rows.double() for rows in W_E.split(COLUMNS_PER_CHUNK))
     factor, failed = torch.linalg.cholesky_ex(gram)
     if failed or factor.diagonal().min() < 1e-7 * factor.diagonal().max():
         raise ValueError(

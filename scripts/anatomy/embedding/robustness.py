@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from scripts.anatomy.embedding.projection import COLUMNS_AT_ONCE, dual
+from scripts.anatomy.embedding.projection import COLUMNS_PER_CHUNK, dual
 
 SPARSE = 0.1  # share of coordinates kept below which sparse products are faster on a CPU
 
@@ -21,7 +21,7 @@ SPARSE = 0.1  # share of coordinates kept below which sparse products are faster
 def inner_products_kept(
     vectors: Float[Tensor, "n d_model"], W_E: Float[Tensor, "d_vocab d_model"], ks: Sequence[int]
 ) -> list[dict[str, float | str]]:
-    """Cosine between the inner products of all pairs of vectors, and those of keep_k projections.
+    """Return the cosine between inner products of all pairs, before and after keep_k.
 
     One record for each k and each `inverse`: "E^T" on both sides, or "E+" on one. `cosine` is over
     pairs of different vectors. `cosine_with_diagonal`, the published measure, has each vector's
@@ -51,7 +51,7 @@ def inner_products_kept(
 
 
 def smallest_kept(scores: Float[Tensor, "n d_vocab"], ks: Sequence[int]) -> Float[Tensor, "n ks"]:
-    """The absolute value of the k-th largest coordinate of each row, for several k."""
+    """Return the absolute value of the k-th largest coordinate of each row, for several k."""
     at = scores.shape[1] - np.array(ks)
     size = scores.abs().cpu().numpy()
     return torch.from_numpy(np.partition(size, at, axis=1)[:, at]).to(scores.device)
@@ -66,7 +66,7 @@ def _is_sparse(scores: Float[Tensor, "n d_vocab"], k: int) -> bool:
 
 def _dense_product(one: Kept, other: Kept) -> Float[Tensor, "n n"]:
     """Inner products of what is kept, over blocks of the vocabulary."""
-    blocks = zip(*(kept[0].split(COLUMNS_AT_ONCE, dim=1) for kept in (one, other)), strict=True)
+    blocks = zip(*(kept[0].split(COLUMNS_PER_CHUNK, dim=1) for kept in (one, other)), strict=True)
     return sum(_block(a, one[1]) @ _block(b, other[1]).T for a, b in blocks)
 
 
@@ -88,16 +88,16 @@ def _sparse(
     return scipy.sparse.csr_array((scores[kept].double().numpy(), at), shape=scores.shape)
 
 
-def _cosines(true: Float[Tensor, "n n"], found: Float[Tensor, "n n"]) -> dict[str, float]:
+def _cosines(true: Float[Tensor, "n n"], approximate: Float[Tensor, "n n"]) -> dict[str, float]:
     different = ~torch.eye(len(true), dtype=torch.bool, device=true.device)
     return {
-        "cosine": _cosine(true[different], found[different]),
-        "cosine_with_diagonal": _cosine(true.flatten(), found.flatten()),
+        "cosine": _cosine(true[different], approximate[different]),
+        "cosine_with_diagonal": _cosine(true.flatten(), approximate.flatten()),
     }
 
 
 def _cosine(one: Float[Tensor, "pairs"], other: Float[Tensor, "pairs"]) -> float:
-    """Cosine between two vectors, whatever their scales (a product of squares could overflow)."""
+    """Return the cosine of two vectors; their squares need not fit the range of floats."""
     return float(torch.dot(one / one.norm(), other / other.norm()))
 
 
@@ -107,7 +107,7 @@ def _cosine(one: Float[Tensor, "pairs"], other: Float[Tensor, "pairs"]) -> float
 def sample_rows(
     matrices: Sequence[Float[Tensor, "_ d_model"]], n: int, generator: torch.Generator
 ) -> Float[Tensor, "n d_model"]:
-    """A sample of n different rows of several matrices, in which each row is as likely."""
+    """Return a sample of n different rows of several matrices, in which each row is as likely."""
     sizes = torch.tensor([len(matrix) for matrix in matrices])
     if n > sizes.sum():
         raise ValueError(f"a sample of {n} from {sizes.sum()} vectors")

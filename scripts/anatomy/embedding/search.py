@@ -43,14 +43,16 @@ class Match:
 def token_ids(
     texts: Sequence[str], words: Sequence[str], allowed: Bool[np.ndarray, "d_vocab"] | None = None
 ) -> dict[str, Integer[np.ndarray, "variants"]]:
-    """The tokens that are a word, with and without a space, in any case; `texts` are all tokens'.
+    """Return the tokens that are a word, in any case, with and without a space before it.
 
     Raises ValueError for words that are no single token, and so are in no list.
     """
     wanted: dict[str, list[int]] = {word.strip().lower(): [] for word in words}
     for number, text in enumerate(texts):
-        if (found := wanted.get(text.lower())) is not None and (allowed is None or allowed[number]):
-            found.append(number)
+        if (numbers := wanted.get(text.lower())) is not None and (
+            allowed is None or allowed[number]
+        ):
+            numbers.append(number)
     if missing := [word for word, ids in wanted.items() if not ids]:
         raise ValueError(f"no single token of this vocabulary: {', '.join(missing)}")
     return {word: np.array(ids) for word, ids in wanted.items()}
@@ -63,7 +65,7 @@ def search(
     top: int = 20,
     groups: Collection[str] | None = None,
 ) -> list[Match]:
-    """The vectors and negatives of vectors with the highest score for the words, best first.
+    """Return the vectors and negatives of vectors with the highest score for the words, best first.
 
     A word counts with its best variant, and with 0 for a vector that does not have it in its list;
     a vector without any of the words is no match. `groups` are all by default.
@@ -89,7 +91,7 @@ def _matches(
     n_words: int,
     top: int,
 ) -> list[Match]:
-    """The best of one group of one layer, on one side."""
+    """Return the best of one group of one layer, on one side."""
     ids = index.columns(layer, group, [f"ids_{side}"])[f"ids_{side}"]
     row, at = (word_of[ids] >= 0).nonzero()
     if len(row) == 0:  # the rest of the columns need not be read
@@ -98,9 +100,9 @@ def _matches(
     word = word_of[ids[row, at]]
     best = np.full((len(ids), n_words), -np.inf)
     np.maximum.at(best, (row, word), columns[f"scores_{side}"][row, at])
-    found = np.isfinite(best).sum(axis=1)
+    hits = np.isfinite(best).sum(axis=1)
     score = np.where(np.isfinite(best), best, 0).mean(axis=1) / np.maximum(columns["norm"], 1e-30)
-    rows = [int(r) for r in np.argsort(-score, kind="stable")[:top] if found[r]]
+    rows = [int(r) for r in np.argsort(-score, kind="stable")[:top] if hits[r]]
     where = zip(*(columns[name][rows].tolist() for name in ("head", "index")), strict=True)
     return [
         Match(
@@ -109,7 +111,7 @@ def _matches(
             head,
             number,
             1 if side == "high" else -1,
-            int(found[r]),
+            int(hits[r]),
             float(score[r]),
             ids[r],
         )

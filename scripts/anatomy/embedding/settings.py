@@ -503,14 +503,14 @@ class EmbeddingSettings(Settings):
 
     @property
     def finetuning_seeds(self) -> list[int]:
-        """The seeds of fine-tuning."""
+        """Return the seeds of fine-tuning."""
         return self.finetuning.seeds or self.seeds
 
     @property
     def reading(self) -> str:
-        """The reading of the experiments and figures."""
+        """Return the reading of the experiments and figures."""
         return next(iter(self.readings))
 
     def golden_of(self, model: str) -> dict[str, GoldenSettings]:
-        """The golden heads of a model."""
+        """Return the golden heads of a model."""
         return {n: g for n, g in self.golden.items() if g.model == model}

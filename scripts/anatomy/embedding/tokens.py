@@ -47,7 +47,7 @@ class Vocabulary:
 
 
 def read_vocabulary(tokenizer: PreTrainedTokenizerBase, d_vocab: int) -> Vocabulary:
-    """The vocabulary of a tokenizer for an embedding with `d_vocab` rows.
+    """Return the vocabulary of a tokenizer for an embedding with `d_vocab` rows.
 
     Rows beyond the tokenizer's last token are not readable. A tokenizer with more tokens than
     rows belongs to another model: ValueError.
@@ -81,19 +81,19 @@ def cut(
     """Texts as token ids with the tokenizer's special tokens, at most `longest` of each."""
     import torch  # here, since pages and search only read strings
 
-    found = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]
-    return [torch.tensor(ids, dtype=torch.long) for ids in found]
+    encoded = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]
+    return [torch.tensor(ids, dtype=torch.long) for ids in encoded]
 
 
 def _convention(pieces: Collection[str]) -> str:
-    """The mark of word starts that most pieces have; empty if every piece is a word."""
+    """Return the mark of word starts that most pieces have; empty if every piece is a word."""
     counts = {m: sum(p.startswith(m) for p in pieces) for m in (GOES_ON, BYTE_SPACE, SPACE)}
     best = max(counts, key=counts.__getitem__)
     return best if counts[best] else ""
 
 
 def _read_piece(piece: str, convention: str) -> tuple[str, bool]:
-    """The text of a piece, and whether it starts a word or is no part of one."""
+    """Return the text of a piece, and whether it starts a word or is no part of one."""
     marked = bool(convention) and piece.startswith(convention)
     text = piece.removeprefix(convention)
     if convention == BYTE_SPACE:
@@ -105,7 +105,7 @@ def _read_piece(piece: str, convention: str) -> tuple[str, bool]:
 
 
 def _from_bytes(text: str) -> str:
-    """The text that byte-level BPE spells with one printable character for each byte."""
+    """Return the text that byte-level BPE spells with one printable character for each byte."""
     try:
         return bytes(map(_bytes().__getitem__, text)).decode(errors="replace")
     except KeyError:  # a token that was added as plain text
@@ -122,7 +122,7 @@ def _bytes() -> dict[str, int]:
 
 
 def labels(vocabulary: Vocabulary) -> list[str]:
-    """The tokens for display: MARK before what goes on with a word, and white space made visible.
+    """Return the tokens for display: MARK before a continued word, white space made visible.
 
     Two tokens may share a label, as a word with and without a space before it.
     """
@@ -140,7 +140,7 @@ def _visible(text: str) -> str:
 def token_filter(
     vocabulary: Vocabulary, *, keep: Keep = "all", words: Collection[str] | None = None
 ) -> Bool[np.ndarray, "d_vocab"]:
-    """The readable tokens of a kind, and if `words` are given, only those that are among them.
+    """Return which tokens are readable, of a kind and, if `words` are given, among these.
 
     Kinds: `ascii`; `alphanumeric`; `whole_word`, which starts a word, is alphabetic and has two
     letters or more. `words` are compared without regard to case.
@@ -161,8 +161,8 @@ def token_filter(
 
 
 def masked(text: str) -> str:
-    """The text with stars for all but the first letter of every word that pages should not show."""
-    return _profanity().sub(lambda found: found[0][0] + "*" * (len(found[0]) - 1), text)
+    """Return the text with words that pages should not show reduced to a letter and stars."""
+    return _profanity().sub(lambda match: match[0][0] + "*" * (len(match[0]) - 1), text)
 
 
 @cache

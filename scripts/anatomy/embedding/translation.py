@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 from scripts.anatomy.embedding.adapters import final_norm
 from scripts.anatomy.embedding.adapters import layers as layers_of
 from scripts.anatomy.embedding.finetuning import Classifier, TextBatch, batched, pooled
-from scripts.anatomy.embedding.projection import COLUMNS_AT_ONCE, dual
+from scripts.anatomy.embedding.projection import COLUMNS_PER_CHUNK, dual
 
 RIDGE = 1e-6  # of the mean diagonal, in least squares
 
@@ -40,7 +40,7 @@ def kernel(W_A: Float[Tensor, "tokens d_A"], W_B: Float[Tensor, "tokens d_B"]) -
     """
     product = sum(
         a.double().T @ b.double()
-        for a, b in zip(W_A.split(COLUMNS_AT_ONCE), W_B.split(COLUMNS_AT_ONCE), strict=True)
+        for a, b in zip(W_A.split(COLUMNS_PER_CHUNK), W_B.split(COLUMNS_PER_CHUNK), strict=True)
     )
     return dual(product, W_B)
 
@@ -50,12 +50,12 @@ def permuted_kernel(
     W_B: Float[Tensor, "tokens d_B"],
     generator: torch.Generator,
 ) -> Kernel:
-    """The same with the tokens of B in another order."""
+    """Return the same with the tokens of B in another order."""
     return kernel(W_A, W_B[torch.randperm(len(W_B), generator=generator)])
 
 
 def random_kernel(like: Kernel, generator: torch.Generator) -> Kernel:
-    """A random kernel of the same singular values."""
+    """Return a random kernel of the same singular values."""
     values = torch.linalg.svdvals(like)
     left, right = (
         torch.linalg.qr(torch.randn(n, len(values), generator=generator, dtype=like.dtype))[0]
@@ -67,7 +67,7 @@ def random_kernel(like: Kernel, generator: torch.Generator) -> Kernel:
 def least_squares(
     paired: Iterable[tuple[Mapping[int, Float[Tensor, "tokens d_A"]], Sequence[Tensor]]],
 ) -> list[dict[int, Kernel]]:
-    """The kernels that map states of A to those of B with the least squared error.
+    """Return the kernels that map states of A to those of B with the least squared error.
 
     Each batch has the states of A by cut, and of the same tokens those of every B, of which there
     may be several. A ridge only keeps the kernel defined. One list entry a B, by cut.
@@ -79,12 +79,12 @@ def least_squares(
             of_A[cut] = of_A[cut] + a.T @ a
             for number, b in enumerate(states_B):
                 of_both[number, cut] = of_both[number, cut] + a.T @ b.double()
-    found: dict[int, dict[int, Kernel]] = defaultdict(dict)
+    kernels: dict[int, dict[int, Kernel]] = defaultdict(dict)
     for (number, cut), product in of_both.items():
         gram = of_A[cut]
         ridge = RIDGE * gram.diagonal().mean() * torch.eye(len(gram)).to(gram)
-        found[number][cut] = torch.linalg.solve(gram + ridge, product)
-    return [found[number] for number in sorted(found)]
+        kernels[number][cut] = torch.linalg.solve(gram + ridge, product)
+    return [kernels[number] for number in sorted(kernels)]
 
 
 # --- the lower model ----------------------------------------------------------------------------
@@ -94,15 +94,15 @@ def least_squares(
 def states(
     model: PreTrainedModel, batch: TextBatch
 ) -> list[Float[Tensor, "texts positions d_model"]]:
-    """The states of a model after 0, 1, ... layers, before any last norm, by one forward pass."""
-    found: list[Tensor] = []
+    """Return the states of a model after 0, 1, ... layers, before any last norm."""
+    recorded: list[Tensor] = []
 
     def keep_input(module: nn.Module, inputs: tuple, named: dict) -> None:
-        if not found:
-            found.append(inputs[0] if inputs else named["hidden_states"])
+        if not recorded:
+            recorded.append(inputs[0] if inputs else named["hidden_states"])
 
     def keep_output(module: nn.Module, inputs: tuple, output: Tensor | tuple) -> None:
-        found.append(output[0] if isinstance(output, tuple) else output)
+        recorded.append(output[0] if isinstance(output, tuple) else output)
 
     layers = layers_of(model)
     with ExitStack() as hooks:
@@ -112,11 +112,11 @@ def states(
             enter(layer.register_forward_hook(keep_output))
         model.base_model(input_ids=batch.ids, attention_mask=batch.mask)
     # OPT's layers have the positions of all texts in one axis
-    return [state.reshape(*batch.ids.shape, -1) for state in found]
+    return [state.reshape(*batch.ids.shape, -1) for state in recorded]
 
 
 def check_cuts(cuts: Sequence[int] | None, model: PreTrainedModel) -> list[int]:
-    """The cuts, by default every one. Raises ValueError for one beyond the model's depth."""
+    """Return the cuts, by default every one. Raises ValueError for one beyond the model's depth."""
     depth = len(layers_of(model))
     if cuts is None:
         return [*range(depth + 1)]
@@ -129,7 +129,7 @@ def check_cuts(cuts: Sequence[int] | None, model: PreTrainedModel) -> list[int]:
 
 
 def top(classifier: Classifier, blocks: int) -> Classifier:
-    """A classifier with the last layers of another; it shares their parameters.
+    """Return a classifier with the last layers of another; it shares their parameters.
 
     Raises ValueError if there are not as many layers, or if they cannot be taken apart.
     """
@@ -137,7 +137,7 @@ def top(classifier: Classifier, blocks: int) -> Classifier:
 
 
 def read_by_top(classifier: Classifier, blocks: int) -> Callable[[TextBatch], Tensor]:
-    """What gives the states that the last layers read, without running these."""
+    """Return what gives the states that the last layers read, without running these."""
     place = len(layers_of(classifier.model)) - blocks
     short = _with_layers(classifier, blocks, lambda layers: layers[: max(place, 1)])
     return lambda batch: states(short.model, batch)[place]
@@ -163,7 +163,7 @@ def _with_layers(
 
 
 def only_differences(after: Classifier, before: Mapping[str, Tensor], blocks: int) -> Classifier:
-    """The last layers with what fine-tuning added to their matrices and biases; norms stay whole.
+    """Return the last layers with only what fine-tuning added to matrices and biases; whole norms.
 
     `before` has the parameters of the model before, by the classifier's names for them.
     """
@@ -185,7 +185,7 @@ def only_differences(after: Classifier, before: Mapping[str, Tensor], blocks: in
 
 
 def headed(upper: Classifier, by: Classifier) -> Classifier:
-    """The same layers under the linear layer of another classifier."""
+    """Return the same layers under the linear layer of another classifier."""
     made = copy.copy(upper)
     made._modules = {**upper._modules, "classifier": by.classifier}
     return made
@@ -199,7 +199,7 @@ def classify(
     *,
     positions: bool = False,
 ) -> Float[Tensor, "texts 2"]:
-    """The logits of translated states.
+    """Return the logits of translated states.
 
     With `positions` they enter as token embeddings do, so that the model's positions are added and
     its embedding norm applied; else they are what the first of the last layers reads.
@@ -214,8 +214,8 @@ def classify(
             # replaced before it is read; only its shape and device matter
             inputs = translated.new_zeros(*translated.shape[:2], width)
             hooks.enter_context(_reading(layers_of(upper.model)[0], translated))
-        found = base(inputs_embeds=inputs, attention_mask=batch.mask)
-    return upper.read(found.last_hidden_state, batch.mask)
+        output = base(inputs_embeds=inputs, attention_mask=batch.mask)
+    return upper.read(output.last_hidden_state, batch.mask)
 
 
 @contextmanager
@@ -256,14 +256,14 @@ class Way:
 def logits(
     way: Way, lower: PreTrainedModel, of_cuts: Mapping[int, Tensor], batch: TextBatch
 ) -> dict[int, Float[Tensor, "texts 2"]]:
-    """The logits at every cut whose states are given; all cuts in one pass of the upper layers."""
+    """Return the logits at every cut whose states are given, in one pass of the upper layers."""
     norm = final_norm(lower) if way.final_norm else nn.Identity()
     with torch.inference_mode():
         translated = [norm(state) @ way.kernels[cut].to(state) for cut, state in of_cuts.items()]
     n = len(of_cuts)
     wide = TextBatch(batch.ids.repeat(n, 1), batch.mask.repeat(n, 1))
-    found = classify(way.upper, torch.cat(translated), wide, positions=way.positions)
-    return dict(zip(of_cuts, found.float().cpu().chunk(n), strict=True))
+    outputs = classify(way.upper, torch.cat(translated), wide, positions=way.positions)
+    return dict(zip(of_cuts, outputs.float().cpu().chunk(n), strict=True))
 
 
 def evaluate(
@@ -272,13 +272,13 @@ def evaluate(
     tokens: Sequence[Int[Tensor, "positions"]],
     cuts: Mapping[Hashable, Sequence[int]],
 ) -> tuple[dict[Hashable, dict[int, Float[Tensor, "texts 2"]]], dict[int, np.ndarray]]:
-    """The logits of texts, by way and by each of its cuts; and the mean states of the lower model.
+    """Return the logits of texts by variant and cut, and the mean states of the lower model.
 
     One pass over the lower model, whatever the number of ways. Mean states are of all cuts that a
     way or the key "probe" has.
     """
     device = lower.device
-    found = {name: {cut: torch.empty(len(tokens), 2) for cut in cuts[name]} for name in ways}
+    outputs = {name: {cut: torch.empty(len(tokens), 2) for cut in cuts[name]} for name in ways}
     wanted = sorted({cut for of_way in cuts.values() for cut in of_way})
     means = {cut: np.empty((len(tokens), lower.config.hidden_size), np.float32) for cut in wanted}
     for chosen, batch in batched(tokens):
@@ -289,15 +289,15 @@ def evaluate(
         for name, way in ways.items():
             kept = {cut: of_cuts[cut] for cut in cuts[name]}
             for cut, part in logits(way, lower, kept, placed).items():
-                found[name][cut][torch.from_numpy(chosen)] = part
-    return found, means
+                outputs[name][cut][torch.from_numpy(chosen)] = part
+    return outputs, means
 
 
 # --- a probe ------------------------------------------------------------------------------------
 
 
 def probe(states: Float[np.ndarray, "texts d_A"], labels: Int[np.ndarray, "texts"]) -> Pipeline:
-    """A logistic regression on the mean states of texts."""
+    """Return a logistic regression on the mean states of texts."""
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000, C=0.01)).fit(
         states, labels
     )

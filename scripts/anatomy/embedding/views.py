@@ -108,7 +108,7 @@ class ModelView:
     activation: str
 
     def kv_head(self, head: int) -> int:
-        """The index into W_K and W_V that belongs to a query head; neighbours share one."""
+        """Return the index into W_K and W_V that belongs to a query head; neighbours share one."""
         layer = self.layers[0]
         return head * len(layer.W_K) // len(layer.W_Q)
 
@@ -118,16 +118,16 @@ def view(model: PreTrainedModel) -> ModelView:
 
     Raises UnsupportedArchitecture, and ValueError for weights that are quantised or wrapped.
     """
-    found = adapter(model)
+    names = adapter(model)
     W_E = _widened(model, model.get_input_embeddings().weight.detach())
     return ModelView(
         architecture=model.config.model_type,
         W_E=W_E,
         W_U=_unembedding(model, W_E),
-        layers=[_layer(layer, found, model.config, is_pre_norm(model)) for layer in layers(model)],
+        layers=[_layer(layer, names, model.config, is_pre_norm(model)) for layer in layers(model)],
         pre_norm=is_pre_norm(model),
         final_norm=_norm(final_norm(model)),
-        activation=getattr(model.config, found.activation),
+        activation=getattr(model.config, names.activation),
     )
 
 
@@ -209,7 +209,7 @@ def _split(
 
 
 def _matrix(module: nn.Module) -> Float[Tensor, "rows columns"]:
-    """The matrix that a module multiplies row vectors with: GPT-2 stores it, others its transpose.
+    """Return the matrix that multiplies row vectors: GPT-2 stores it, others its transpose.
 
     Raises ValueError for a module that hides its matrix, which would be read wrongly.
     """
@@ -229,7 +229,7 @@ def _bias(module: nn.Module) -> Float[Tensor, "columns"]:
 
 
 def _norm(module: nn.Module | None) -> Norm | None:
-    """A norm's gain and bias, or None for one that has no parameters."""
+    """Return a norm's gain and bias, or None for one that has no parameters."""
     gain = getattr(module, "weight", None)
     if gain is None:
         return None

@@ -64,7 +64,7 @@ class Rows(NamedTuple):
 
 
 def groups(before: ModelView, D: ModelView) -> Iterator[Rows]:
-    """All vectors of the layers and groups that have changed."""
+    """Yield all vectors of the layers and groups that have changed."""
     for layer, (old, new) in enumerate(zip(before.layers, D.layers, strict=True)):
         for group, rows in parameters.groups(new).items():
             if not bool(rows.any()):
@@ -82,7 +82,7 @@ def groups(before: ModelView, D: ModelView) -> Iterator[Rows]:
 def classifier_rows(
     before: ModelView, D: Float[Tensor, "labels d_model"], start: Float[Tensor, "labels d_model"]
 ) -> Rows:
-    """The rows of the linear layer, one a label, as a group of their own."""
+    """Return the rows of the linear layer, one a label, as a group of their own."""
     n = len(D)
     return Rows(-1, "classifier", np.full(n, -1), np.arange(n), D, start, output_embedding(before))
 
@@ -104,7 +104,7 @@ def drawn(rows: Rows, most: int, seed: int) -> Rows:
 
 
 def largest(rows: Rows, most: int) -> Rows:
-    """The vectors that changed most, most first."""
+    """Return the vectors that changed most, most first."""
     return chosen(rows, np.argsort(-rows.D.norm(dim=1).cpu().numpy(), kind="stable")[:most])
 
 
@@ -116,7 +116,7 @@ def lexicon_shares(
     k: int,
     seed: int,
 ) -> dict[str, float]:
-    """Mean over vectors of the share of sentiment words at the better end, for D and its controls.
+    """Return the mean share of sentiment words at a vector's better end, for D and its controls.
 
     `both_ends` is the mean share of both ends of D, and `base` that of all allowed tokens.
     """
@@ -124,19 +124,17 @@ def lexicon_shares(
     signs = torch.randint(0, 2, rows.D.shape, generator=draw).mul(2).sub(1).to(rows.D)
     random = torch.randn(rows.D.shape, generator=draw).to(rows.D)
     kinds = {"D": rows.D, "signs": rows.D * signs, "random": random, "before": rows.before}
-    found = {
+    at_ends = {
         name: shares(extremes(vectors, rows.E, k=k, allowed=allowed), inside)
         for name, vectors in kinds.items()
     }
-    best = {name: float(np.max(ends, axis=0).mean()) for name, ends in found.items()}
+    best = {name: float(np.max(ends, axis=0).mean()) for name, ends in at_ends.items()}
     return best | {
-        "both_ends": float(np.mean(found["D"])),
+        "both_ends": float(np.mean(at_ends["D"])),
         "base": float(inside[allowed.cpu().numpy()].mean()),
     }
 
 
-def shares(
-    found: Extremes, inside: Bool[np.ndarray, "d_vocab"]
-) -> Float[np.ndarray, "ends vectors"]:
-    """The share of the tokens at either end of each vector that are inside."""
-    return np.stack([inside[ids.numpy()].mean(axis=1) for ids in (found.ids_high, found.ids_low)])
+def shares(top: Extremes, inside: Bool[np.ndarray, "d_vocab"]) -> Float[np.ndarray, "ends vectors"]:
+    """Return the share of the tokens at either end of each vector that are inside."""
+    return np.stack([inside[ids.numpy()].mean(axis=1) for ids in (top.ids_high, top.ids_low)])

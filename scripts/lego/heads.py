@@ -89,7 +89,7 @@ def _scores(
 
 def _summary(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Return the best scores and the numbers of clear heads, of the model and its controls."""
-    found: dict[str, dict[str, Any]] = {}
+    summary: dict[str, dict[str, Any]] = {}
     for weights, rows in table.groupby("weights"):
         of_seeds = rows.groupby("seed")
         record = {}
@@ -99,8 +99,8 @@ def _summary(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
             record[f"clear_{score}"] = count.tolist()
         if weights == "trained":  # one model, so numbers
             record = {name: values[0] for name, values in record.items()}
-        found[weights] = record
-    return found
+        summary[weights] = record
+    return summary
 
 
 job.run(main, globals())

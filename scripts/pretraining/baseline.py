@@ -11,11 +11,13 @@ from scripts.anatomy.pretraining.settings import PretrainingMaskingSettings
 def main(snakemake: Any) -> None:
     """Count the tokens of the training text, and write the losses on the validation rows."""
     params, inp = snakemake.params, snakemake.input
-    choice = PretrainingMaskingSettings.model_validate(params.masking)
-    text = data.load(inp, choice)
-    held = data.validation_batches(text, params.rows)
+    settings = PretrainingMaskingSettings.model_validate(params.masking)
+    text = data.load(inp, settings)
+    batches = data.validation_batches(text, params.rows)
     counts = data.counts(text.train, text.d_tokens)
-    artifacts.write_json(snakemake.output[0], masking.baselines(held, counts, choice, text.special))
+    artifacts.write_json(
+        snakemake.output[0], masking.baselines(batches, counts, settings, text.special)
+    )
 
 
 job.run(main, globals())

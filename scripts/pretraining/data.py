@@ -19,16 +19,18 @@ def main(snakemake: Any) -> None:
     corpus = TypeAdapter(TextCorpusSettings).validate_python(params.corpus)
     cutter, special = tokenizer.load((Path(inp.tokenizer), Path(inp.names)))
     tokens = unknown = 0
-    with artifacts.writing(out.train) as train, artifacts.writing(out.validation) as held:
-        with train.open("wb") as train_file, held.open("wb") as held_file:
+    with artifacts.writing(out.train) as train, artifacts.writing(out.validation) as validation:
+        with train.open("wb") as train_file, validation.open("wb") as validation_file:
             packers = [
                 data.Packer(file, length=params.length, d_vocab=params.d_vocab, special=special)
-                for file in (train_file, held_file)
+                for file in (train_file, validation_file)
             ]
             documents = data.encoded(corpora.documents(corpus), cutter)
             with job.config_errors(f"text.corpora.{snakemake.wildcards.corpus}"):
-                for ids, is_held in zip(documents, data.split(params.validation), strict=False):
-                    packers[is_held].add(ids)
+                for ids, is_validation in zip(
+                    documents, data.split(params.validation), strict=False
+                ):
+                    packers[is_validation].add(ids)
                     tokens += len(ids)
                     unknown += ids.count(special.unk)
             for packer in packers:
@@ -37,7 +39,7 @@ def main(snakemake: Any) -> None:
             kinds = [f"{packer.rows} of {packer.documents} documents" for packer in packers]
             sys.exit(
                 f"pretraining.corpus: {snakemake.wildcards.corpus} is too short for rows of "
-                f"{params.length} tokens: to train on {kinds[0]}, held out {kinds[1]}"
+                f"{params.length} tokens: to train on {kinds[0]}, for validation {kinds[1]}"
             )
     artifacts.write_json(
         out.info,

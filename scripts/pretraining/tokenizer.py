@@ -18,22 +18,24 @@ from scripts.anatomy.text.settings import TextCorpusSettings
 def main(snakemake: Any) -> None:
     """Train the tokenizer, or copy that of the model."""
     params, out = snakemake.params, snakemake.output
-    choice = TokenizerSettings.model_validate(params.tokenizer)
+    settings = TokenizerSettings.model_validate(params.tokenizer)
     names = tokenizer.SPECIAL
     with job.config_errors("pretraining.tokenizer"):
-        if choice.model is None:
-            made = _trained(choice, TypeAdapter(TextCorpusSettings).validate_python(params.corpus))
+        if settings.model is None:
+            made = _trained(
+                settings, TypeAdapter(TextCorpusSettings).validate_python(params.corpus)
+            )
         else:
-            made, names = tokenizer.of_model(Path(snakemake.input.model), choice.d_vocab)
+            made, names = tokenizer.of_model(Path(snakemake.input.model), settings.d_vocab)
     tokenizer.save(made, names, (Path(out.tokenizer), Path(out.names)))
 
 
-def _trained(choice: TokenizerSettings, corpus: TextCorpusSettings) -> tokenizers.Tokenizer:
+def _trained(settings: TokenizerSettings, corpus: TextCorpusSettings) -> tokenizers.Tokenizer:
     def texts() -> Iterator[str]:
-        return islice(corpora.documents(corpus), choice.documents)
+        return islice(corpora.documents(corpus), settings.documents)
 
     return tokenizer.train(
-        texts, size=choice.d_vocab, alphabet=choice.alphabet, lowercase=choice.lowercase
+        texts, size=settings.d_vocab, alphabet=settings.alphabet, lowercase=settings.lowercase
     )
 
 

@@ -185,9 +185,8 @@ def counts(rows: Integer[np.ndarray, "rows length"], d_vocab: int) -> Int64[np.n
 
 def validation_batches(text: Text, max_rows: int) -> list[Masked]:
     """Return at most `max_rows` validation rows in batches, with the same masks for every model."""
-    chosen = seeding.numpy_generator(0, "held-out rows").permutation(len(text.validation))[
-        :max_rows
-    ]
+    order = seeding.numpy_generator(0, "held-out rows").permutation(len(text.validation))
+    chosen = order[:max_rows]
     rows = text.validation[np.sort(chosen)]
     return [
         text.masked(rows[start : start + ROWS_PER_BATCH], 0, "held-out masks", start)

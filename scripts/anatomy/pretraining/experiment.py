@@ -117,19 +117,19 @@ def steps_for(total: float, per_step: float) -> int:
     return max(round(total / per_step), 1)
 
 
-def measure(model: BertForMaskedLM, held: Sequence[Masked]) -> dict[str, float]:
+def measure(model: BertForMaskedLM, batches: Sequence[Masked]) -> dict[str, float]:
     """Return a model's losses in nats and its accuracy on validation rows.
 
     `loss_repeated` is over targets whose token is visible elsewhere in its row, `loss_new` over
     the others.
     """
     losses, right = [], []
-    for part in held:
+    for part in batches:
         logits, target = _predict(model, part)
         losses.append(functional.cross_entropy(logits.float(), target, reduction="none").cpu())
         right.append((logits.argmax(dim=1) == target).cpu())
     each = torch.cat(losses).numpy()
-    repeated = np.concatenate([part.repeated for part in held])
+    repeated = np.concatenate([part.repeated for part in batches])
     return {
         "loss": float(each.mean()),
         "loss_repeated": float(each[repeated].mean()) if repeated.any() else float("nan"),
@@ -178,7 +178,7 @@ def train(
     model = build(variant, size, text, seed).to(compute.device)
     if compute.compile and compute.device.startswith("cuda"):
         model.bert.compile()
-    held = data.validation_batches(text, evaluation.rows)
+    batches = data.validation_batches(text, evaluation.rows)
 
     began: dict[int, float] = {}
 
@@ -196,7 +196,7 @@ def train(
         seed=seed,
         checkpoint_steps=[*kept, *points],
         keep_parameters=kept,
-        evaluate=lambda: measure(model, held),
+        evaluate=lambda: measure(model, batches),
         device=compute.device,
         autocast=compute.autocast,
         save_every=compute.save_every,

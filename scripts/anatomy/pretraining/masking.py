@@ -74,7 +74,7 @@ def mask(
 
 
 def baselines(
-    held: Sequence[Masked],
+    batches: Sequence[Masked],
     counts: Integer[np.ndarray, "d_tokens"],
     masking: PretrainingMaskingSettings,
     special: Special,
@@ -92,8 +92,8 @@ def baselines(
     u = np.zeros(len(counts))
     u[candidates] = counts[candidates] + 1
     u /= u.sum()
-    target = np.concatenate([part.target for part in held])
-    observed = np.concatenate([part.observed.ravel()[part.index] for part in held])
+    target = np.concatenate([part.target for part in batches])
+    observed = np.concatenate([part.observed.ravel()[part.index] for part in batches])
     unigram = -np.log(u[target])
     random = masking.random_prob / len(candidates)
     visible = observed != special.mask

@@ -37,7 +37,7 @@ PLUMBING = {
 
 
 CODE = fingerprints(
-    ROOT, ignore=PLUMBING, remembered=Path(".snakemake/fingerprints.json")
+    ROOT, ignore=PLUMBING, cache_file=Path(".snakemake/fingerprints.json")
 )
 
 

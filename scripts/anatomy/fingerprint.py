@@ -1,15 +1,14 @@
-"""Which code a script really uses, as one short digest.
+"""Digests of the code that each script uses, so that a job reruns only when its code changed.
 
-A job should run again when its code changed, and only then. So the digest covers the statements of
-the script and, of every local module it imports, only the definitions it reaches: names are
-followed through imports, re-exports and `module.attribute`, inside functions too. Comments,
-docstrings, formatting, descriptions of configuration fields, and functions that nobody calls do not
+A digest covers the statements of the script and the definitions that it reaches in local modules.
+Names are followed through imports, re-exports and `module.attribute`, inside functions too.
+Comments, docstrings, formatting, descriptions of configuration fields and unused functions do not
 count.
 
-What executes on import counts as well: statements of a module that are not definitions, and
-definitions under a decorator of this project, which may put them into a registry. Where the
-analysis cannot tell (a star import, a module passed around as an object) the whole module counts.
-Out of its sight are imports by a computed name, files that the code reads, and installed packages.
+Code that executes on import counts as well: statements of a module that are not definitions, and
+definitions under a decorator of this project, which may register them. Where the analysis is
+ambiguous (a star import, a module used as an object), the whole module counts. Imports by a
+computed name, files that the code reads, and installed packages are not covered.
 """
 
 from __future__ import annotations
@@ -25,42 +24,40 @@ from typing import NamedTuple
 from scripts.anatomy import artifacts
 
 PACKAGE = "scripts"
-"""The one top-level package whose code counts."""
+"""The top-level package whose code counts."""
 
 LIBRARY = "anatomy"
-"""Its folder that holds no scripts."""
+"""The folder of the package that contains no scripts."""
 
 Dotted = tuple[str, ...]
 """A dotted name: `("scripts", "anatomy", "topic", "theory")`."""
 
 
 def fingerprint(script: str | Path, *, root: Path, ignore: Collection[str] = frozenset()) -> str:
-    """The digest (16 hexadecimal digits) of the code that `script` uses, itself included.
+    """Return the digest (16 hexadecimal digits) of the code that `script` uses, itself included.
 
-    Modules in `ignore` (dotted names) do not count, nor does what only they use: code that decides
-    where a job runs or what it logs, and not what it makes.
-
-    `script` is a path, absolute or below `root`; local modules are those of `root/scripts`.
-    The same code has the same digest in any folder.
-    Raises FileNotFoundError without the script, and ValueError with the file and the line for one
-    that is not Python.
+    `script` is a path, absolute or relative to `root`; local modules are those of `root/scripts`.
+    Modules in `ignore` (dotted names), and code that only they use, do not count: they determine
+    where a job runs or what it logs, and not what it makes. The digest does not depend on `root`.
+    Raises FileNotFoundError if the script is missing, and ValueError with the file and the line if
+    a file is not valid Python.
     """
     reach = _Reach(Path(root).resolve(), ignore)
     reach.run_script(Path(script))
     digest = hashlib.blake2b(digest_size=8)
-    for (module, _), part in sorted(reach.found.items()):
+    for (module, _), part in sorted(reach.parts.items()):
         digest.update(f"{'.'.join(module)} {len(part.text)}\n{part.text}\n".encode())
     return digest.hexdigest()
 
 
 def fingerprints(
-    root: Path, *, ignore: Collection[str] = frozenset(), remembered: Path
+    root: Path, *, ignore: Collection[str] = frozenset(), cache_file: Path
 ) -> dict[str, str]:
-    """The digests of all scripts, by their paths below `root/scripts`, such as `topic/train.py`.
+    """Return the digests of all scripts by their paths below `root/scripts`, as `topic/train.py`.
 
-    They are kept in the file `remembered`, and taken from there as long as no code changes: to
-    work them out takes a second, and a workflow manager reads its rules for each job of a cluster.
-    A file that cannot be read or written is done without.
+    The file `cache_file` stores them until any code changes: computing them takes a second, and a
+    workflow manager reads its rules for each job of a cluster. If the file cannot be read or
+    written, the digests are computed each time.
     """
     code = hashlib.blake2b(f"{sorted(ignore)}\n".encode())
     for file in sorted((root / PACKAGE).rglob("*.py")):
@@ -72,46 +69,48 @@ def fingerprints(
         if script.parent.name != LIBRARY
     ]
     try:
-        known = artifacts.read_json(remembered)
-        if known["code"] == code.hexdigest() and known["scripts"].keys() == {*scripts}:
-            return known["scripts"]
+        stored = artifacts.read_json(cache_file)
+        if stored["code"] == code.hexdigest() and stored["scripts"].keys() == {*scripts}:
+            return stored["scripts"]
     except (artifacts.UnreadableArtifact, LookupError, TypeError, AttributeError):
         pass
-    found = {name: fingerprint(root / PACKAGE / name, root=root, ignore=ignore) for name in scripts}
+    digests = {
+        name: fingerprint(root / PACKAGE / name, root=root, ignore=ignore) for name in scripts
+    }
     with suppress(OSError, artifacts.UnwritableArtifact):
-        artifacts.write_json(remembered, {"code": code.hexdigest(), "scripts": found})
-    return found
+        artifacts.write_json(cache_file, {"code": code.hexdigest(), "scripts": digests})
+    return digests
 
 
 # --- what is reached ----------------------------------------------------------------------------
 
 
 class _Reach:
-    """Walks from a script to all it uses; `found` maps (module, position) to the part there."""
+    """A walk from a script to all code that it uses: `parts` by module and statement number."""
 
     def __init__(self, root: Path, ignore: Collection[str]) -> None:
         self.root, self.ignore = root, ignore
-        self.found: dict[tuple[Dotted, int], _Part] = {}
+        self.parts: dict[tuple[Dotted, int], _Part] = {}
         self.modules: dict[Dotted, _Module | None] = {}
         self.pending: list[tuple[_Module, _Part]] = []
         self.executed: set[Dotted] = set()
         self.followed: set[Dotted] = set()
 
     def run_script(self, script: Path) -> None:
-        """Takes every statement of the script, and what they use."""
+        """Take every statement of the script, and all code that they use."""
         file = (self.root / script).resolve()
         inside = file.is_relative_to(self.root)
         name = file.relative_to(self.root).with_suffix("").parts if inside else (file.stem,)
         module = self.modules[name] = _parsed(name, name[:-1], file)
         self.execute(name[:-1])
         self.execute_body(module)
-        for position in range(len(module.parts)):
-            self.take(module, position)
+        for index in range(len(module.parts)):
+            self.take(module, index)
         while self.pending:
             self.expand(*self.pending.pop())
 
     def expand(self, module: _Module, part: _Part) -> None:
-        """Goes on to all that one statement refers to."""
+        """Follow all names that one statement refers to."""
         for name in part.uses.imported:
             self.execute(name)
         for name in part.uses.targets:
@@ -119,34 +118,34 @@ class _Reach:
         for name in part.uses.names:
             self.use(module, name)
 
-    def take(self, module: _Module, position: int) -> None:
-        """Marks one part of a module as used."""
-        if (module.name, position) not in self.found:
-            part = self.found[module.name, position] = module.parts[position]
+    def take(self, module: _Module, index: int) -> None:
+        """Mark one part of a module as used."""
+        if (module.name, index) not in self.parts:
+            part = self.parts[module.name, index] = module.parts[index]
             self.pending.append((module, part))
 
     def take_whole(self, module: _Module) -> None:
-        """Marks all of a module, with all it imports, as used."""
+        """Mark all parts of a module, and all that it imports, as used."""
         for name in module.names:
             self.use(module, (name,))
-        for position in range(len(module.parts)):
-            self.take(module, position)
+        for index in range(len(module.parts)):
+            self.take(module, index)
 
     def use(self, module: _Module, name: Dotted) -> None:
-        """Marks what the module's top level binds to `name[0]`, and follows it if imported."""
-        for position in module.names.get(name[0], ()):
-            self.take(module, position)
-            alias = module.parts[position].alias
+        """Mark what the module's top level binds to `name[0]`, and follow it if imported."""
+        for index in module.names.get(name[0], ()):
+            self.take(module, index)
+            alias = module.parts[index].alias
             if alias:
                 self.follow(alias.target + name[1:])
 
     def follow(self, target: Dotted) -> None:
-        """Finds what an absolute dotted name stands for: modules first, then a name in the last."""
+        """Resolve an absolute dotted name: modules first, then a name in the last of them."""
         if target in self.followed or not (module := self.load(target[:1])):
             return
         self.followed.add(target)
         for depth in range(1, len(target)):
-            # A package's name may be both its submodule and something it binds: then both count.
+            # A name in a package may be both a submodule and something it binds: both count.
             self.use(module, target[depth:])
             child = self.load(target[: depth + 1])
             if child is None:
@@ -157,7 +156,7 @@ class _Reach:
         self.take_whole(module)
 
     def execute(self, target: Dotted) -> None:
-        """Runs the modules that importing a dotted name runs: its packages, and itself."""
+        """Execute the modules that importing a dotted name executes: its packages, and itself."""
         for length in range(1, len(target) + 1):
             module = self.load(target[:length])
             if module is None:
@@ -165,19 +164,19 @@ class _Reach:
             self.execute_body(module)
 
     def execute_body(self, module: _Module) -> None:
-        """Marks what a module does when it is imported, and runs what it imports in turn."""
+        """Mark what a module does when it is imported, and execute what it imports."""
         if module.name in self.executed:
             return
         self.executed.add(module.name)
-        for position in module.acting:
-            self.take(module, position)
+        for index in module.acting:
+            self.take(module, index)
         for alias in module.aliases:
             self.execute(alias.module)
             if alias.bound == "*":
                 self.follow(alias.target)
 
     def load(self, name: Dotted) -> _Module | None:
-        """The local module of that name, or None."""
+        """Return the local module of that name, or None."""
         if name not in self.modules:
             self.modules[name] = self.find(name) if name[:1] == (PACKAGE,) else None
         return self.modules[name]
@@ -197,7 +196,7 @@ class _Reach:
 
 
 class _Alias(NamedTuple):
-    """One name that an import binds: `bound` stands for `target`; `module` is what it runs."""
+    """One name that an import binds: `bound` is `target`; importing executes `module`."""
 
     bound: str
     target: Dotted
@@ -212,19 +211,19 @@ class _Part:
 
     @cached_property
     def text(self) -> str:
-        """What counts in the digest: the syntax, without positions and strings that do nothing."""
+        """Return what counts in the digest: the syntax without positions and unused strings."""
         if self.alias:
             return f"{self.alias.bound} = {'.'.join(self.alias.target)}"
         for node in ast.walk(self.node):
             if isinstance(body := getattr(node, "body", None), list):
                 body[:] = [statement for statement in body if not _is_comment(statement)]
-            if isinstance(node, ast.Call):  # what a configuration field says about itself
+            if isinstance(node, ast.Call):  # of a configuration field
                 node.keywords[:] = [word for word in node.keywords if word.arg != "description"]
         return _written(self.node)
 
     @cached_property
     def uses(self) -> _Uses:
-        """What the statement refers to; nothing for an import, which only binds."""
+        """Return what the statement refers to; nothing for an import, which only binds."""
         uses = _Uses(self.package)
         if not self.alias:
             uses.visit(self.node)
@@ -232,7 +231,7 @@ class _Part:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names that it binds at the top level."""
+        """Return the names that it binds at the top level."""
         return [self.alias.bound] if self.alias else [*_bound([self.node], self.package)]
 
 
@@ -242,14 +241,14 @@ class _Module:
     def __init__(self, name: Dotted, parts: list[_Part]) -> None:
         self.name, self.parts = name, parts
         self.names: dict[str, list[int]] = {}
-        for position, part in enumerate(parts):
+        for index, part in enumerate(parts):
             for bound in part.names:
-                self.names.setdefault(bound, []).append(position)
+                self.names.setdefault(bound, []).append(index)
         self.aliases = [part.alias for part in parts if part.alias]
-        self.acting = [position for position, part in enumerate(parts) if self.acts(part)]
+        self.acting = [index for index, part in enumerate(parts) if self.acts(part)]
 
     def acts(self, part: _Part) -> bool:
-        """Whether a part does more than bind a name."""
+        """Return whether a part does more than bind a name."""
         match part.node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() as definition:
                 return any(map(self.is_local, definition.decorator_list))
@@ -260,17 +259,16 @@ class _Module:
         return part.alias is None
 
     def is_local(self, decorator: ast.expr) -> bool:
-        """Whether a decorator is code of this project."""
+        """Return whether a decorator is code of this project."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         parts = [self.parts[i] for name in _dotted(called)[:1] for i in self.names.get(name, ())]
         return any(not part.alias or part.alias.target[0] == PACKAGE for part in parts)
 
 
 def _written(node: object) -> str:
-    """A syntax tree as text, without positions and without what is empty or left out.
+    """Return a syntax tree as text, without positions and empty fields.
 
-    `ast.dump` writes the same code differently from one version of Python to the next, whose trees
-    have ever more fields that are empty.
+    The text of `ast.dump` depends on the version of Python, since newer ones add fields.
     """
     if isinstance(node, list):
         return f"[{', '.join(map(_written, node))}]"
@@ -287,7 +285,7 @@ def _written(node: object) -> str:
 
 
 def _parsed(name: Dotted, package: Dotted, file: Path) -> _Module:
-    """The module in a file; `package` is where its relative imports start."""
+    """Return the module in a file; relative imports start at `package`."""
     status = file.stat()
     return _parse(name, package, file, status.st_mtime_ns, status.st_size)
 
@@ -303,7 +301,7 @@ def _parse(name: Dotted, package: Dotted, file: Path, _mtime: int, _size: int) -
 
 
 def _parts(node: ast.stmt, package: Dotted) -> Iterator[_Part]:
-    """The parts of a top-level statement; none for what only a type checker or a reader sees."""
+    """Yield the parts of a top-level statement; none for docstrings and type checking."""
     if isinstance(node, ast.If) and _dotted(node.test)[-1:] == ("TYPE_CHECKING",):
         for statement in node.orelse:
             yield from _parts(statement, package)
@@ -316,7 +314,7 @@ def _parts(node: ast.stmt, package: Dotted) -> Iterator[_Part]:
 
 
 def _is_comment(node: ast.stmt) -> bool:
-    """Whether a statement is a string and nothing else, as docstrings are."""
+    """Return whether a statement is only a string, such as a docstring."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
@@ -325,7 +323,7 @@ def _is_comment(node: ast.stmt) -> bool:
 
 
 def _is_names(target: ast.expr) -> bool:
-    """Whether an assignment binds names only, and sets no attribute and no item."""
+    """Return whether an assignment binds only names, and no attributes or items."""
     return not any(isinstance(node, ast.Attribute | ast.Subscript) for node in ast.walk(target))
 
 
@@ -337,11 +335,11 @@ _SCOPES = _FUNCTIONS | _COMPREHENSIONS | ast.ClassDef | ast.Lambda
 
 
 class _Uses(ast.NodeVisitor):
-    """Collects what a statement refers to, all as dotted names.
+    """Collect what a statement refers to, as dotted names.
 
-    `names` start at a name of the module, `targets` were reached through imports inside functions,
-    and `imported` is what those imports run. A scope maps the names of a function's own, which
-    hide those of the module, to what they import; where in doubt a name counts as the module's.
+    `names` start at a name of the module, `targets` are reached through imports inside functions,
+    and `imported` is what those imports execute. A scope maps the local names of a function, which
+    hide those of the module, to what they import. An ambiguous name counts as the module's.
     """
 
     def __init__(self, package: Dotted) -> None:
@@ -408,7 +406,7 @@ class _Uses(ast.NodeVisitor):
 
 
 def _dotted(node: ast.expr) -> Dotted:
-    """`a.b.c` as a tuple; empty for anything but names and attributes."""
+    """Return `a.b.c` as a tuple; empty for anything but names and attributes."""
     attributes: Dotted = ()
     while isinstance(node, ast.Attribute):
         attributes = (node.attr, *attributes)
@@ -417,7 +415,7 @@ def _dotted(node: ast.expr) -> Dotted:
 
 
 def _aliases(node: ast.AST, package: Dotted) -> list[_Alias]:
-    """What a statement in a module of `package` imports. A star binds the name `*`."""
+    """Return what a statement in a module of `package` imports. A star binds the name `*`."""
     if isinstance(node, ast.Import):
         paths = [(alias.asname, tuple(alias.name.split("."))) for alias in node.names]
         return [_Alias(name or path[0], path if name else path[:1], path) for name, path in paths]
@@ -431,7 +429,7 @@ def _aliases(node: ast.AST, package: Dotted) -> list[_Alias]:
 
 
 def _same_scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes below that bind names in the scope of `nodes` themselves."""
+    """Yield all nodes below that bind names in the scope of `nodes`."""
     todo = [*nodes]
     while todo:
         node = todo.pop()
@@ -441,7 +439,7 @@ def _same_scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _bound(nodes: Iterable[ast.AST], package: Dotted) -> dict[str, list[Dotted]]:
-    """The names that are bound in the scope of `nodes`, each with what it imports, if anything."""
+    """Return the names bound in the scope of `nodes`, each with what it imports, if anything."""
     bound: dict[str, list[Dotted]] = {}
     for node in _same_scope(nodes):
         for alias in _aliases(node, package):
@@ -459,7 +457,7 @@ def _bound(nodes: Iterable[ast.AST], package: Dotted) -> dict[str, list[Dotted]]
 
 
 def _own_names(function: _FUNCTIONS, package: Dotted) -> dict[str, list[Dotted]]:
-    """The local names of a function: its parameters and what its body binds."""
+    """Return the local names of a function: its parameters and what its body binds."""
     own = dict.fromkeys(_parameters(function.args), []) | _bound(function.body, package)
     for node in _same_scope(function.body):
         if isinstance(node, ast.Global | ast.Nonlocal):

@@ -1,4 +1,4 @@
-"""The digest of a script changes with the code it uses, and with nothing else."""
+"""The digest of a script depends on the code that it uses, and on nothing else."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ Digest = Callable[..., str]
 
 @pytest.fixture
 def digest(tmp_path: Path) -> Digest:
-    """Writes a script and its modules to a new folder each time, and takes the fingerprint."""
+    """A function that writes a script and its modules to a new folder and returns the digest."""
 
     def write_and_digest(script: str, core: str = "", **modules: str) -> str:
         root = tmp_path / str(len(os.listdir(tmp_path)))
@@ -77,7 +77,7 @@ def test_digest_is_short_and_repeats_in_any_folder(digest: Digest) -> None:
         ("def unused(x)", "def added():\n        return 1\n\n    def unused(x)"),
     ],
 )
-def test_what_does_not_matter(digest: Digest, old: str, new: str) -> None:
+def test_edits_that_keep_the_digest(digest: Digest, old: str, new: str) -> None:
     assert old in CORE
     assert digest(USER, CORE.replace(old, new)) == digest(USER, CORE)
 
@@ -94,7 +94,7 @@ def test_what_does_not_matter(digest: Digest, old: str, new: str) -> None:
         ("import math", "import math\n    if True:\n        RATE = 4"),
     ],
 )
-def test_what_matters(digest: Digest, old: str, new: str) -> None:
+def test_edits_that_change_the_digest(digest: Digest, old: str, new: str) -> None:
     assert old in CORE
     assert digest(USER, CORE.replace(old, new)) != digest(USER, CORE)
 
@@ -105,8 +105,8 @@ def test_the_script_itself_counts_but_not_its_comments(digest: Digest) -> None:
     assert digest("def alone(): pass") != digest("def alone(): return 1")
 
 
-# Each case: a script, and a library where replacing `1` by `2` must show and `8` by `9` must not.
-WAYS = {
+# A script and a library, where replacing `1` by `2` changes the digest and `8` by `9` does not
+REFERENCES = {
     "alias": ("from scripts.lib.core import used as f; f()", "def used(): 1\ndef other(): 8"),
     "module": ("from scripts.lib import core; core.used()", "def used(): 1\ndef other(): 8"),
     "module alias": (
@@ -205,12 +205,12 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(("script", "core"), WAYS.values(), ids=WAYS)
-def test_ways_to_reach_code(digest: Digest, script: str, core: str) -> None:
+@pytest.mark.parametrize(("script", "core"), REFERENCES.values(), ids=REFERENCES)
+def test_kinds_of_references(digest: Digest, script: str, core: str) -> None:
     before = digest(script, core)
-    for position, character in enumerate(core):
+    for index, character in enumerate(core):
         if character == "1":
-            assert digest(script, f"{core[:position]}2{core[position + 1 :]}") != before
+            assert digest(script, f"{core[:index]}2{core[index + 1 :]}") != before
     assert digest(script, core.replace("8", "9")) == before
 
 
@@ -235,7 +235,7 @@ Program = dict[tuple[str, str], list[tuple[tuple[str, str], tuple[str, str], boo
 
 @given(PROGRAMS, st.sampled_from(FUNCTIONS))
 @settings(deadline=None, max_examples=60)
-def test_exactly_the_functions_that_are_reached_count(
+def test_exactly_the_called_functions_count(
     tmp_path_factory: pytest.TempPathFactory, program: Program, edited: tuple[str, str]
 ) -> None:
     root = tmp_path_factory.mktemp("program")
@@ -246,7 +246,7 @@ def test_exactly_the_functions_that_are_reached_count(
 
 
 def write_program(root: Path, program: Program, edited: tuple[str, str] | None) -> None:
-    """One module for each first name in `program`, one function for each second."""
+    """Write a module for each first name in `program`, and a function for each second."""
     sources = {"hub": "from . import m0, m1, m2", "s": "", "m0": "", "m1": "", "m2": ""}
     for (module, function), calls in program.items():
         lines = ["'edited'.upper()"] * ((module, function) == edited)
@@ -261,17 +261,17 @@ def write_program(root: Path, program: Program, edited: tuple[str, str] | None) 
 
 
 def reached(program: Program) -> set[tuple[str, str]]:
-    """All functions that the script's `main` calls, directly or not."""
-    found, todo = set(), [("s", "main")]
+    """Return all functions that the script's `main` calls, directly or not."""
+    called, todo = set(), [("s", "main")]
     while todo:
         for target, *_ in program[todo.pop()]:
-            if target not in found:
-                found.add(target)
+            if target not in called:
+                called.add(target)
                 todo.append(target)
-    return found
+    return called
 
 
-def test_chains_go_through_modules_and_back(digest: Digest) -> None:
+def test_chains_of_calls_through_modules(digest: Digest) -> None:
     core = "from .near import step\nfrom .near import spare\ndef used(): return step()"
     near = "from scripts.far import distance as d\ndef step(): return d()\ndef spare(): return 8"
     far = "def distance(): return 1\ndef back():\n  from scripts.lib.core import used"
@@ -285,7 +285,7 @@ def test_chains_go_through_modules_and_back(digest: Digest) -> None:
     assert take(far=far.replace("back", "front")) == take()
 
 
-def test_a_package_may_hand_names_on(digest: Digest) -> None:
+def test_names_re_exported_by_a_package(digest: Digest) -> None:
     hub = "from .core import used, other\nfrom . import core"
     core = "def used(): return 1\ndef other(): return 8"
     for script in (
@@ -297,7 +297,7 @@ def test_a_package_may_hand_names_on(digest: Digest) -> None:
         assert digest(script, core.replace("8", "9"), **{"lib.__init__": hub}) == before
 
 
-def test_a_star_hands_on_what_a_star_took(digest: Digest) -> None:
+def test_names_re_exported_by_a_star_import(digest: Digest) -> None:
     script = "from scripts.hub import *\nused()"
     hubs = {"hub": "from scripts.lib.core import used"}
     assert digest(script, "def used(): 1", **hubs) != digest(script, "def used(): 2", **hubs)
@@ -305,7 +305,7 @@ def test_a_star_hands_on_what_a_star_took(digest: Digest) -> None:
     assert digest(script, "def used(): 1", **hubs) != digest(script, "def used(): 2", **hubs)
 
 
-def test_importing_runs_packages_and_what_they_import(digest: Digest) -> None:
+def test_importing_executes_packages_and_their_imports(digest: Digest) -> None:
     core = "import scripts.setup\ndef used(): pass"
     for name in ("__init__", "lib.__init__", "setup"):
         quiet, loud = {"setup": "", name: "x = 1"}, {"setup": "", name: "print(1)"}
@@ -313,19 +313,19 @@ def test_importing_runs_packages_and_what_they_import(digest: Digest) -> None:
         assert digest(USER, core, **quiet) != digest(USER, core, **loud)
 
 
-def test_circular_imports_end(digest: Digest) -> None:
+def test_circular_imports(digest: Digest) -> None:
     core = "from scripts import other\ndef used(): return other.g()"
     other = "from scripts.lib import core\ndef g(): return core.used()"
     assert digest(USER, core, other=other) != digest(USER, core, other=other + "+1")
 
 
-def test_the_same_code_in_another_module_is_other_code(digest: Digest) -> None:
+def test_the_name_of_a_module_counts(digest: Digest) -> None:
     moved = {"lib.twin": "def used(): 1"}
     twin = USER.replace("core", "twin")
     assert digest(USER, "def used(): 1", **moved) != digest(twin, "def used(): 1", **moved)
 
 
-def test_installed_packages_are_not_looked_into(digest: Digest) -> None:
+def test_installed_packages_do_not_count(digest: Digest) -> None:
     script = "import os.path, numpy as np\nfrom torch.nn import *\nnp.zeros(os.path.sep)"
     assert digest(script) == digest(script, "changed = 1")
 
@@ -339,7 +339,7 @@ def test_folders_without_init_are_packages(tmp_path: Path) -> None:
     assert fingerprint(tmp_path / "scripts/run.py", root=tmp_path) != before
 
 
-def test_edits_are_seen_within_one_process_and_touches_are_not(tmp_path: Path) -> None:
+def test_edits_within_one_process_count_and_dates_do_not(tmp_path: Path) -> None:
     script = tmp_path / SCRIPT
     script.parent.mkdir(parents=True)
     script.write_text("x = 1")
@@ -370,16 +370,16 @@ def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
         "from pathlib import Path; from scripts.anatomy.fingerprint import fingerprint;"
         "print(fingerprint('scripts/anatomy/fingerprint.py', root=Path()))"
     )
-    found = {
+    digests = {
         subprocess.check_output(
             [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}
         )
         for seed in ("1", "2")
     }
-    assert len(found) == 1
+    assert len(digests) == 1
 
 
-def test_sixty_scripts_over_forty_modules_take_no_time(tmp_path: Path) -> None:
+def test_sixty_scripts_over_forty_modules_take_under_two_seconds(tmp_path: Path) -> None:
     package = tmp_path / "scripts"
     package.mkdir()
     body = "".join(f"    x{n} = np.sum(a[{n}:, None] * b, axis=-1) + {n}\n" for n in range(5))
@@ -394,8 +394,7 @@ def test_sixty_scripts_over_forty_modules_take_no_time(tmp_path: Path) -> None:
     assert time.process_time() - start < 1.5  # about 0.3 s on an idle core
 
 
-def test_the_digest_is_the_same_under_any_python(digest: Digest) -> None:
-    """Results moved to a machine with another Python would be made anew."""
+def test_the_digest_does_not_depend_on_the_version_of_python(digest: Digest) -> None:
     script = """
         from scripts.lib.core import used
 
@@ -411,7 +410,7 @@ def test_the_digest_is_the_same_under_any_python(digest: Digest) -> None:
     assert digest(script, CORE) == "ce9c6925075dc473"
 
 
-# --- all at once --------------------------------------------------------------------------------
+# --- digests of all scripts -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -427,37 +426,35 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-def test_remembered_digests_are_those_of_the_code(project: Path, tmp_path: Path) -> None:
-    """A job would keep the results of code that is no longer there."""
+def test_stored_digests_are_replaced_when_code_changes(project: Path, tmp_path: Path) -> None:
     file = tmp_path / "kept/digests.json"
     scripts = ("study/train.py", "study/plot.py", "lib/core.py")
 
     def single() -> dict[str, str]:
         return {name: fingerprint(f"scripts/{name}", root=project) for name in scripts}
 
-    first = fingerprints(project, remembered=file)
-    assert first == single()  # and nothing of the library
+    first = fingerprints(project, cache_file=file)
+    assert first == single()  # without the library
     written = file.stat().st_mtime_ns
-    assert fingerprints(project, remembered=file) == first
+    assert fingerprints(project, cache_file=file) == first
     assert file.stat().st_mtime_ns == written
     edited = project / LIBRARY
     times = (edited.stat().st_atime, edited.stat().st_mtime)
     edited.write_text(edited.read_text().replace("RATE = 1", "RATE = 2"))
-    os.utime(edited, times)  # of the same size, too
-    second = fingerprints(project, remembered=file)
+    os.utime(edited, times)  # the same size and date
+    second = fingerprints(project, cache_file=file)
     assert second == single()
     assert [name for name in scripts if second[name] != first[name]] == [scripts[0], scripts[2]]
-    # other rules about what counts
-    assert fingerprints(project, ignore={"scripts.lib.core"}, remembered=file) != second
+    # other modules are ignored
+    assert fingerprints(project, ignore={"scripts.lib.core"}, cache_file=file) != second
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"code": 1}', '{"scripts": {"a": "b"}}'])
-def test_digests_are_worked_out_again_from_a_damaged_file(
+def test_a_damaged_or_unwritable_file_of_digests_is_ignored(
     project: Path, tmp_path: Path, text: str
 ) -> None:
-    """A full disk would stop every later run."""
     file = tmp_path / "digests.json"
     file.write_text(text)
-    digests = fingerprints(project, remembered=file)
+    digests = fingerprints(project, cache_file=file)
     assert fingerprint(SCRIPT, root=project) == digests["study/train.py"]
-    assert fingerprints(project, remembered=tmp_path / "digests.json/below") == digests
+    assert fingerprints(project, cache_file=tmp_path / "digests.json/below") == digests

@@ -1,7 +1,7 @@
-"""Run the comparisons: `python -m benchmarks [NAME ...]`, all of them without a name.
+"""Run benchmarks: `python -m benchmarks [NAME ...]`, all of them without a name.
 
-Each number is a ratio of two things measured in this one run, in turn, so that it does not depend
-on how fast the machine is. The table is printed and written to benchmarks/results/latest.json.
+Each number is a ratio of two things measured in turn in the same run, so that it does not depend on
+the speed of the machine. The table is printed and written to benchmarks/results/latest.json.
 """
 
 import argparse
@@ -19,7 +19,7 @@ LATEST = ROOT / "benchmarks/results/latest.json"
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Run the benchmarks that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", nargs="*", help=", ".join(NAMES))
     parser.add_argument(
@@ -31,14 +31,14 @@ def main() -> None:
     results = {}
     for name in arguments.name or NAMES:
         options = {"full": True} if name == "overhead" and arguments.full else {}
-        # by name, since each imports much that the others do not need
+        # imported by name, since each needs large modules that the others do not
         results[name] = importlib.import_module(f"benchmarks.{name}").measure(**options)
         print(line(name, results[name]), flush=True)
     artifacts.write_json(LATEST, {n: asdict(r) | {"met": r.met} for n, r in results.items()})
 
 
 def line(name: str, result: Result) -> str:
-    """A line of the table, and what is behind it on the lines below."""
+    """Return a line of the table, with its details on the lines below."""
     sign = "at most" if result.unit == "%" else "at least"
     aim = "no aim" if result.aim is None else f"aim {sign} {result.aim:,.0f} {result.unit}"
     verdict = {True: "met", False: "NOT MET", None: ""}[result.met]

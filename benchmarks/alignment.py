@@ -1,11 +1,11 @@
-"""Scores of all pairs of layers of two models of BERT-base's size: by kernels, and by projections.
+"""Compare two methods to score all pairs of layers of two models at BERT-base size.
 
-One way takes correlations over tokens from covariances of the embeddings. The other forms every
-vector's projection over the vocabulary, standardises it, and multiplies those of two layers. Both
-are timed on a part, as many vectors of two layers, and scaled up alike: what is done once for a
-layer by the vectors that there are, what is done for a pair of layers by the pairs of vectors. That
-both find the same is checked in double precision. Weights are random. Memory is the peak of a
-process that makes the weights and scores all pairs of layers of all groups; its time is given too.
+The first takes correlations over tokens from covariances of the embeddings (kernels). The second
+projects every vector onto the vocabulary, standardises the projections, and multiplies those of two
+layers. Both are timed on a part of the vectors of two layers and scaled up: costs per layer by the
+number of vectors, costs per pair of layers by the number of pairs of vectors. A check in double
+precision shows that both agree. Weights are random. Memory is the peak of a process that makes the
+weights and scores all pairs of layers of all groups; its seconds are reported too.
 """
 
 import math
@@ -33,7 +33,7 @@ Vectors = Float[Tensor, "n d_model"]
 
 
 def measure() -> Result:
-    """Check that both find the same, and time them."""
+    """Check that both methods agree, and time them."""
     torch.set_num_threads(THREADS)
     peak, whole = whole_run()
     W_A, W_B, X, Y = (normal(rows, D_MODEL, seed=seed) for seed, rows in enumerate(
@@ -72,7 +72,7 @@ def measure() -> Result:
 
 
 def projected(X: Vectors, W_E: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "n tokens"]:
-    """The factors of correlations, written down: standardised projections."""
+    """Return standardised projections, the factors of correlations."""
     rows = X @ W_E.T
     rows -= rows.mean(dim=1, keepdim=True)
     return rows.div_(rows.norm(dim=1, keepdim=True))
@@ -84,18 +84,20 @@ def check(
     X: Vectors,
     Y: Vectors,
 ) -> None:
-    """Both ways find the same."""
-    found = alignment.correlations(X, Y, alignment.kernel(W_A, W_B))
-    torch.testing.assert_close(found, projected(X, W_A) @ projected(Y, W_B).T, rtol=0, atol=1e-8)
+    """Raise AssertionError unless both methods agree."""
+    correlations = alignment.correlations(X, Y, alignment.kernel(W_A, W_B))
+    torch.testing.assert_close(
+        correlations, projected(X, W_A) @ projected(Y, W_B).T, rtol=0, atol=1e-8
+    )
 
 
 def normal(*shape: int, seed: int) -> Tensor:
-    """Random weights; embeddings with a common direction, as real ones have."""
+    """Return random weights with a common direction, as real embeddings have."""
     return torch.randn(shape, generator=seeding.torch_generator(seed, "alignment")).add_(0.1)
 
 
 def model(seed: int) -> ModelView:
-    """A model of BERT-base's size at random weights, without biases, which are not aligned."""
+    """Return a model at BERT-base size with random weights and without biases."""
     d_head = D_MODEL // HEADS
     shapes = {
         "K": (D_FF, D_MODEL), "V": (D_FF, D_MODEL),
@@ -106,8 +108,8 @@ def model(seed: int) -> ModelView:
     layers = []
     for number in range(LAYERS):
         weights = {
-            name: normal(*shape, seed=seed * 100 + number * 6 + place)
-            for place, (name, shape) in enumerate(shapes.items())
+            name: normal(*shape, seed=seed * 100 + number * 6 + index)
+            for index, (name, shape) in enumerate(shapes.items())
         }
         keys = {"key": weights.pop("K")}
         biases = dict.fromkeys(("b_out", "b_Q", "b_K", "b_V", "b_O"), none)
@@ -122,7 +124,7 @@ def model(seed: int) -> ModelView:
 
 
 def run_whole() -> None:
-    """Score all pairs of layers of two models, and print how long that took, and the peak."""
+    """Score all pairs of layers of two models; print the seconds and the memory of the process."""
     torch.set_num_threads(THREADS)
     A, B = model(0), model(1)
     began = time.perf_counter()
@@ -134,11 +136,11 @@ def run_whole() -> None:
 
 
 def whole_run() -> tuple[float, float]:
-    """Peak memory in MB (NaN where not on Linux) and seconds of `run_whole` in its own process."""
+    """Return the peak memory in MB (NaN except on Linux) and the seconds of `run_whole`."""
     code = "from benchmarks import alignment; alignment.run_whole()"
     printed = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    found = re.search(r"VmHWM:\s*(\d+) kB", printed)
-    peak = int(found[1]) * 1024 / 1e6 if found else math.nan
+    peak_line = re.search(r"VmHWM:\s*(\d+) kB", printed)
+    peak = int(peak_line[1]) * 1024 / 1e6 if peak_line else math.nan
     return peak, float(re.search(r"seconds (\S+)", printed)[1])

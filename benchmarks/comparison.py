@@ -1,4 +1,4 @@
-"""What every comparison shares: its result, a fair clock, and the default configuration."""
+"""The result of a benchmark, a fair clock, and the default configuration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the table.
+    """The result of a benchmark: one line of the table.
 
     Attributes:
         what: What was compared with what.
-        ratio: The number measured; times faster, or a share.
+        ratio: The measured number: a speed-up or a share.
         unit: "times" or "%".
-        aim: What the number should be at least (times) or at most (%), if there is an aim.
-        details: The measurements behind the ratio, by name; seconds unless the name says otherwise.
-        note: What a reader must know to judge the number.
+        aim: Minimum (times) or maximum (%) of the ratio, if there is an aim.
+        details: The measurements behind the ratio by name; in seconds unless the name has a unit.
+        note: Conditions of the measurement.
     """
 
     what: str
@@ -41,13 +41,14 @@ class Result:
 
 
 def seconds(*contestants: Callable[[], object], repeats: int) -> list[float]:
-    """Median seconds of each, run in turn so that a slow spell of the machine meets them all.
+    """Return the median seconds of each.
 
-    A first round warms caches up and does not count.
+    They run in turn, so that a slow spell of the machine affects all. A first round, which warms
+    caches up, does not count.
     """
     return timing.interleaved(contestants, repeats)
 
 
 def default_config() -> Config:
-    """The configuration in `config.yaml`."""
+    """Return the configuration in `config.yaml`."""
     return validate(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")))

@@ -1,10 +1,10 @@
-"""Training on LEGO sentences with this library's BERT against the transformers library's.
+"""Compare training on LEGO sentences with BERT of this library and of the transformers library.
 
-Both compute the same function: weights are copied across, and logits agree to 1e-5 at the start
-(checked). Both get the same batches, the same loss at the variables and the same optimiser, on one
-thread. What differs is how: one product for queries, keys and values, plain products in place of
-the fused attention kernel, and a last layer that computes nothing where nothing is read. The last
-gives the more, the fewer layers there are.
+Both compute the same function: weights are copied, and logits agree to 1e-5 at the start, which is
+checked. Both get the same batches, the same loss at the variables and the same optimiser, on one
+thread. This library computes queries, keys and values in one product, uses plain products instead
+of the fused attention kernel, and has a last layer that skips outputs that nothing reads. With
+fewer layers the last point saves more.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from scripts.anatomy.lego.settings import ArchitectureSettings
 from scripts.anatomy.settings import Heads
 from scripts.anatomy.training import Recipe
 
-# two chains of two, the shortest that cannot be counted out
+# two chains of two, the shortest ones that counting does not solve
 CLAUSES, TOKENS_PER_CLAUSE, D_VOCAB, BATCH, STEPS = 4, 3, 32, 256, 4
 SHAPE = ArchitectureSettings(n_layers=3, d_model=64, d_ff=256, heads=(Heads(learned=4),))
 RECIPE = Recipe(steps=STEPS, learning_rate=1e-3)
 
 
 def measure() -> Result:
-    """Check that both compute the same, and time them."""
+    """Check that both compute the same function, and time them."""
     torch.set_num_threads(1)
     length = CLAUSES * TOKENS_PER_CLAUSE + 2
     generator = seeding.torch_generator(0, "weights")
@@ -61,7 +61,7 @@ def sentences(
 ) -> tuple[
     Int64[Tensor, "sentences length"], Int64[Tensor, "sentences n"], Int64[Tensor, "sentences n"]
 ]:
-    """Random tokens, the variables' places in a random order, and values."""
+    """Return random tokens, the positions of the variables in random order, and values."""
     rng = seeding.numpy_generator(0, "sentences")
     tokens = rng.integers(2, D_VOCAB, (BATCH, length))
     indices = 1 + TOKENS_PER_CLAUSE * rng.random((BATCH, CLAUSES)).argsort(axis=1)
@@ -75,7 +75,7 @@ def trainer(
     indices: Int64[Tensor, "sentences n"],
     values: Int64[Tensor, "sentences n"],
 ) -> Callable[[], None]:
-    """Some steps of training, each call going on with the same weights."""
+    """Return a function that trains for some steps and continues on each call."""
     optimiser = RECIPE.build(p for p in model.parameters() if p.requires_grad)
 
     def train() -> None:
@@ -89,7 +89,7 @@ def trainer(
 
 
 def library_bert(model: LegoTransformer) -> BertModel:
-    """The library's BERT with the weights of an untied model whose norms come last."""
+    """Return BERT of the transformers library with the weights of an untied post-norm model."""
     shape = model.architecture
     config = BertConfig(
         vocab_size=len(model.W_E),

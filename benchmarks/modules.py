@@ -1,9 +1,9 @@
-"""The attention block of LEGO v0, half association and half convolution, against learned heads.
+"""Compare the attention block of LEGO v0 with one of learned heads.
 
-A block is what maps a layer's input to what its heads bring: queries, keys and values, all heads,
-and W_O. A step is forward and backward, on one thread. The learned heads are this library's, whose
-weights are copied into the transformers library's BertModel for a second opinion: both compute the
-same (checked), and take their turns. Operations are counted, in a forward pass.
+v0 has association and convolution heads in equal parts. A block has queries, keys and values, all
+heads, and W_O. A step is forward and backward on one thread. The weights of the learned heads are
+copied into BertModel of the transformers library as a second reference; both compute the same,
+which is checked. Operations are counted in a forward pass.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from scripts.anatomy.settings import Heads
 
 SIZE = SizeSettings(n_layers=1, d_model=256, d_ff=1024, n_heads=4)
 D_VOCAB, LENGTH, BATCH = 4000, 512, 4
-MOST_OPERATIONS = 0.5  # of the learned heads'
+MAX_OPERATIONS = 0.5  # as a share of those of learned heads
 
 
 def measure() -> Result:
-    """Check that the learned heads are BERT's, and time all three."""
+    """Check that learned heads agree with BERT, and time all three blocks."""
     torch.set_num_threads(1)
     tokens = cost.text(BATCH, LENGTH, D_VOCAB)
     base, v0 = (blocks(split, tokens) for split in ("0/0/4", "2/2/0"))
@@ -33,7 +33,7 @@ def measure() -> Result:
     with torch.no_grad():
         torch.testing.assert_close(base.attention(), library(base.inputs), rtol=0, atol=1e-5)
     share = cost.flops(v0, "attention") / cost.flops(base, "attention")
-    if share > MOST_OPERATIONS:
+    if share > MAX_OPERATIONS:
         raise AssertionError(f"v0 has {share:.0%} of the operations of learned heads")
 
     def library_step() -> None:
@@ -60,18 +60,18 @@ def measure() -> Result:
 
 
 def blocks(split: str, tokens: Tensor) -> Blocks:
-    """A model with these heads, ready to be measured."""
+    """Return the blocks of a model with these heads."""
     variant = PretrainingVariantSettings(heads=Heads.parse(split))
     model = cost.model(variant, SIZE, d_vocab=D_VOCAB, max_length=LENGTH)
     return cost.blocks_of(model.train(), tokens)
 
 
 def library_block(learned: MixedAttention) -> Callable[[Tensor], Tensor]:
-    """The transformers library's attention block with the same weights."""
+    """Return the attention block of the transformers library with the same weights."""
     config = BertConfig(
         hidden_size=SIZE.d_model,
         num_hidden_layers=1,
-        num_attention_heads=SIZE.heads,
+        num_attention_heads=SIZE.n_heads,
         intermediate_size=SIZE.d_ff,
         attention_probs_dropout_prob=0.0,
         hidden_dropout_prob=0.0,

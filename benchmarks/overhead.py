@@ -1,20 +1,21 @@
-"""The share of a run that goes to process start-up and scheduling.
+"""Measure the share of a run that goes to process start-up and scheduling.
 
-A run has cores x wall-clock seconds to spend. Useful is what its jobs spend at work: the life of a
-job's process less starting the interpreter and importing. All else counts as overhead: start-up,
-Snakemake's own start and end, its pauses between jobs, and cores that wait because no job is
-ready. The last are not scheduling in the strict sense, so the share is an upper bound.
+A run can spend cores x wall-clock seconds. Its useful part is the lifetime of its jobs' processes
+minus interpreter start and imports. Everything else is overhead: start-up, Snakemake's own start
+and end, pauses between jobs, and cores that wait because no job is ready. Waiting cores are not
+scheduling in the strict sense, so the share is an upper bound.
 
-Start-up is measured in the jobs themselves, by a hook on `import` (watch/sitecustomize.py), so
-that it is known to what a job really loads. Three ways to a number:
+A hook on `import` (watch/sitecustomize.py) measures start-up inside the jobs, and so includes late
+imports. There are three ways to run it:
 
-- `python -m benchmarks overhead --full` runs `config.yaml` in a temporary folder. Exact; minutes.
-- `python -m benchmarks overhead` runs `config/smoke.yaml` in a temporary folder. Where logs/ holds
-  a finished run, that is judged: its jobs' seconds from their benchmark files, less the start-up
-  that the smoke run found in the same job, or on average in jobs alike where it has none of that
-  name. What Snakemake spends before the first and after the last job is the smoke run's too.
-- Without a finished run the smoke run's own share is shown, without an aim: its trainings take
-  20 steps, so it is nearly all start-up and says little about a real run.
+- `python -m benchmarks overhead --full` runs `config.yaml` in a temporary folder. This is exact
+  and takes minutes.
+- `python -m benchmarks overhead` runs `config/smoke.yaml` in a temporary folder. If logs/ holds a
+  finished run, the benchmark judges that run: it takes the seconds of its jobs from their
+  benchmark files, and start-up from the same job of the smoke run, or else from jobs of the same
+  kind. The seconds before the first and after the last job are those of the smoke run.
+- Without a finished run, it reports the share of the smoke run without an aim. Trainings of the
+  smoke run take 20 steps, so nearly all of it is start-up.
 """
 
 import json
@@ -34,12 +35,12 @@ from benchmarks.comparison import ROOT, Result
 
 CORES = 2
 AIM = 15
-LONGEST_PAUSE = 30  # seconds without any job; more than that lies between two runs
+MAX_PAUSE = 30  # seconds without any job within one run
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job: its log and threads, when it ran (Unix time), and its seconds of start-up."""
+    """A job: its log, its threads, its start and end (Unix time), and its seconds of start-up."""
 
     log: str
     threads: int
@@ -49,24 +50,24 @@ class Job:
 
     @property
     def useful(self) -> float:
-        """Core seconds at work."""
+        """Core seconds spent on work."""
         return self.threads * (self.ended - self.began - self.start_up)
 
 
 def measure(*, full: bool = False) -> Result:
-    """The share in config.yaml's run, or in the smoke run where there is no finished one."""
+    """Measure the share in a run of config.yaml, or in the smoke run without a finished one."""
     load = os.getloadavg()[0]
-    note = f"load average {load:.1f} at the start; this one wants {CORES} idle cores"
+    note = f"load average {load:.1f} at the start; this benchmark needs {CORES} idle cores"
     overlay = [] if full else ["--configfile", str(ROOT / "config/smoke.yaml")]
     jobs, wall = run_workflow(overlay)
     if full:
         return result("config.yaml, run now", jobs, CORES, wall, AIM, note)
     finished = finished_run(ROOT / "logs", jobs)
-    if finished and longest_pause(finished) < LONGEST_PAUSE:
-        cores = most_at_once(finished)
+    if finished and max_pause(finished) < MAX_PAUSE:
+        cores = max_threads(finished)
         wall = span(finished) + wall - span(jobs)
         return result("the finished run in logs/", finished, cores, wall, AIM, note)
-    why = "logs/ is of several runs" if finished else "logs/ is empty"
+    why = "logs/ has several runs" if finished else "logs/ is empty"
     note = f"no aim for so small a run, and {why}: try --full; {note}"
     return result("config/smoke.yaml", jobs, CORES, wall, None, note)
 
@@ -74,7 +75,7 @@ def measure(*, full: bool = False) -> Result:
 def result(
     what: str, jobs: list[Job], cores: int, wall: float, aim: float | None, note: str
 ) -> Result:
-    """The share, and its two parts."""
+    """Return the share and its two parts."""
     spent = cores * wall
     useful = sum(job.useful for job in jobs)
     start_up = sum(job.threads * job.start_up for job in jobs)
@@ -97,10 +98,10 @@ def result(
 
 
 def run_workflow(options: list[str]) -> tuple[list[Job], float]:
-    """Run the workflow in a temporary folder; its jobs, and the seconds of the whole command.
+    """Run the workflow in a temporary folder; return its jobs and the seconds of the command.
 
     Raises:
-        RuntimeError: The run failed; with the end of what Snakemake said.
+        RuntimeError: The run failed; the message has the end of the output of Snakemake.
     """
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "job_times.jsonl"
@@ -123,15 +124,15 @@ def run_workflow(options: list[str]) -> tuple[list[Job], float]:
 
 
 def finished_run(logs: Path, known: list[Job]) -> list[Job]:
-    """The jobs that left benchmark files, with the start-up and threads of those known."""
-    by_name, alike = defaultdict(list), defaultdict(list)
+    """Return the jobs with benchmark files, with the start-up and threads of known jobs."""
+    by_name, by_kind = defaultdict(list), defaultdict(list)
     for job in known:
         by_name[_name(job.log)].append(job)
-        alike[_shape(job.log)].append(job)
+        by_kind[_kind(job.log)].append(job)
     jobs = []
     for file in sorted(logs.rglob("*.tsv")):
         log = f"logs/{file.relative_to(logs).with_suffix('.log')}"
-        models = by_name[_name(log)] or alike[_shape(log)] or known
+        models = by_name[_name(log)] or by_kind[_kind(log)] or known
         ended = file.stat().st_mtime
         seconds = float(file.read_text(encoding="utf-8").splitlines()[1].split("\t")[0])
         start_up = min(statistics.mean(job.start_up for job in models), seconds)
@@ -140,36 +141,36 @@ def finished_run(logs: Path, known: list[Job]) -> list[Job]:
 
 
 def _name(log: str) -> str:
-    """A job's name, the same for every seed."""
+    """Return the name of a job without its seed."""
     return re.sub(r"seed\d+", "seed", log)
 
 
-def _shape(log: str) -> tuple[int, str]:
-    """What jobs of a rule have in common: how deep the log lies, and its file name."""
+def _kind(log: str) -> tuple[int, str]:
+    """Return what jobs of a rule share: the depth of the log and its file name."""
     return len(Path(log).parts), Path(log).name
 
 
 def span(jobs: Iterable[Job]) -> float:
-    """Seconds from the first start to the last end."""
+    """Return the seconds from the first start to the last end."""
     return max(job.ended for job in jobs) - min(job.began for job in jobs)
 
 
-def longest_pause(jobs: list[Job]) -> float:
-    """Most seconds without any job between the first and the last."""
-    max_length, until = 0.0, min((job.began for job in jobs), default=0.0)
+def max_pause(jobs: list[Job]) -> float:
+    """Return the maximum of seconds without any job between the first and the last."""
+    pause, until = 0.0, min((job.began for job in jobs), default=0.0)
     for job in sorted(jobs, key=lambda job: job.began):
-        max_length = max(max_length, job.began - until)
+        pause = max(pause, job.began - until)
         until = max(until, job.ended)
-    return max_length
+    return pause
 
 
-def most_at_once(jobs: list[Job]) -> int:
-    """Threads of the jobs that ran at the same time, at the most: the cores that the run had."""
+def max_threads(jobs: list[Job]) -> int:
+    """Return the maximum of threads in use at the same time: the cores of the run."""
     changes = [(job.began, job.threads) for job in jobs]
-    # a little early: times are rounded, and the next job starts at once
+    # a little early: times are rounded, and the next job starts immediately
     changes += [(job.ended - 0.1, -job.threads) for job in jobs]
-    running = most = 0
+    running = maximum = 0
     for _, change in sorted(changes):
         running += change
-        most = max(most, running)
-    return most
+        maximum = max(maximum, running)
+    return maximum

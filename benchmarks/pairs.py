@@ -1,11 +1,11 @@
-"""The largest entries of a head's vocabulary-by-vocabulary matrix, with and without pruning.
+"""Compare methods to find the largest entries of a head's vocabulary-by-vocabulary matrix.
 
-All find the 50 largest entries of W_E W_V W_O W_E^T, and find the same (checked). One goes through
-tiles of the product of its two thin factors and looks in each for entries larger than those found.
-Another does so with W_E and d_model x d_model, as one writes the matrix down first; it runs on a
-part of the rows and is scaled up. The head is one of SmolLM2-135M of which more is searched than
-of three heads in four; where that model is not installed it is random, with embeddings of unequal
-size. Memory is the peak of a process that loads the weights and searches.
+All find the 50 largest entries of W_E W_V W_O W_E^T, and agree, which is checked. The first prunes.
+The second computes every tile of the product of two thin factors and keeps entries larger than the
+best so far. The third does so with W_E and the d_model x d_model matrix; it runs on a part of the
+rows and is scaled up. The head belongs to SmolLM2-135M and needs more search than three heads in
+four. If the model is not installed, the weights are random, with embeddings of unequal size. Memory
+is the peak of a process that loads the weights and searches.
 """
 
 import importlib.util
@@ -41,14 +41,14 @@ class Head(NamedTuple):
 
 
 def measure() -> Result:
-    """Check that all agree, and time them."""
+    """Check that all methods agree, and time them."""
     torch.set_num_threads(THREADS)
     memory = peak_memory_mb()
     head = load()
     A, B = factors(head)
     some = round(PART * D_VOCAB)
-    found = pairs.top_pairs(A, B, K)
-    torch.testing.assert_close(found.values.float(), in_tiles(A, B), rtol=1e-4, atol=0)
+    top = pairs.top_pairs(A, B, K)
+    torch.testing.assert_close(top.values.float(), in_tiles(A, B), rtol=1e-4, atol=0)
     part = in_tiles(A[:some], B)
     torch.testing.assert_close(part, through_d_model(head, some), rtol=1e-4, atol=0)
     ours, tiles, wide = seconds(
@@ -68,7 +68,7 @@ def measure() -> Result:
             "all tiles": tiles,
             "through d_model": wide,
             "% of through d_model (at most 10)": 100 * ours / wide,
-            "% of entries skipped": 100 * (1 - found.scanned),
+            "% of entries skipped": 100 * (1 - top.scanned),
             "peak MB (at most 1,200)": memory,
         },
         note=f"{'SmolLM2-135M' if weights_file() else 'random weights'}, {THREADS} threads; "
@@ -79,7 +79,7 @@ def measure() -> Result:
 def in_tiles(
     A: Float[Tensor, "rows width"], B: Float[Tensor, "columns width"]
 ) -> Float[Tensor, "K"]:
-    """The K largest entries of A B^T, every tile of which is computed."""
+    """Return the K largest entries of A B^T after computing every tile."""
     best = torch.full((K,), -math.inf)
     for rows in A.split(pairs.TILE):
         for columns in B.split(pairs.TILE):
@@ -90,12 +90,12 @@ def in_tiles(
 
 
 def through_d_model(head: Head, rows: int) -> Float[Tensor, "K"]:
-    """The K largest entries of the first rows, with W_VO multiplied out."""
+    """Return the K largest entries of the first rows, with W_V W_O multiplied first."""
     return in_tiles(head.W_E[:rows] @ (head.W_V @ head.W_O), head.W_E)
 
 
 def factors(head: Head) -> tuple[Float[Tensor, "d_vocab d_head"], Float[Tensor, "d_vocab d_head"]]:
-    """The two thin factors of the head's matrix."""
+    """Return the two thin factors of the matrix of the head."""
     return head.W_E @ head.W_V, head.W_E @ head.W_O.T
 
 

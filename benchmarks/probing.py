@@ -1,8 +1,8 @@
-"""Linear probes of every variable after every layer, against the forward pass they are read from.
+"""Compare linear probes of every variable after every layer with the forward pass they read.
 
-Twelve layers and twelve positions, as the paper's figure has them. One pass gives the hidden states
-of all layers; the probes are fitted from sums over sentences. The time of reading and fitting
-should be less than twice that of the plain forward pass on the same sentences.
+The model has twelve layers and twelve positions, as in the paper's figure. One pass gives the
+hidden states of all layers; the probes are fitted from sums over sentences. Reading and fitting
+should take less than twice as long as the forward pass on the same sentences.
 """
 
 import torch
@@ -19,7 +19,7 @@ AIM = 200.0  # percent
 
 
 def measure() -> Result:
-    """Time both on the same sentences."""
+    """Time probing and the forward pass on the same sentences."""
     torch.set_num_threads(1)
     group = groups.built_in("z2")
     layout = tasks.layout(group, tasks.alphabet(26))

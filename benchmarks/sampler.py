@@ -1,10 +1,9 @@
-"""Sampling the default LDA corpus against a plain loop over words.
+"""Compare sampling of the default LDA corpus with a plain loop over words.
 
-The loop is LDA as one writes it down: a document draws its topic mixture and its length, and
-every word draws a topic by the mixture and then one of that topic's words. It uses numpy's own
-`choice` with the same generator, and knows, like the sampler, that a topic's words are equally
-likely, which spares it the slower draw by probabilities. It runs on a few documents and is scaled
-up to the sampler's number; its cost per document does not depend on how many there are.
+In the loop, a document draws its topic mixture and its length, and every word draws a topic and
+then a word of that topic. It uses `choice` of numpy with the same generator and knows, like the
+sampler, that the words of a topic are equally likely, which saves it the slower weighted draw. It
+runs on a few documents and is scaled up; its cost per document does not depend on their number.
 """
 
 import numpy as np
@@ -18,7 +17,7 @@ DOCUMENTS_OF_LOOP = 100
 
 
 def measure() -> Result:
-    """Time both."""
+    """Time both methods."""
     settings = default_config().topic.corpora["lda"]
     corpus = settings.model_copy(update={"train": DOCUMENTS - settings.validation})
     rng = np.random.default_rng(0)
@@ -39,15 +38,15 @@ def measure() -> Result:
 
 
 def plain_loop(corpus: LdaCorpusSettings, count: int, rng: np.random.Generator) -> list[list[int]]:
-    """`count` documents as lists of token ids, word by word."""
+    """Return `count` documents as lists of token ids, drawn word by word."""
     words = np.arange(corpora.FIRST_WORD, corpora.FIRST_WORD + corpus.words)
-    words_of = words.reshape(corpus.topics, corpus.words_per_topic)
+    words_by_topic = words.reshape(corpus.topics, corpus.words_per_topic)
     documents = []
     for _ in range(count):
         mixture = rng.dirichlet(np.full(corpus.topics, corpus.alpha))
         document = [corpora.START]
         for _ in range(rng.integers(corpus.min_length, corpus.max_length + 1)):
             topic = rng.choice(corpus.topics, p=mixture)
-            document.append(int(rng.choice(words_of[topic])))
+            document.append(int(rng.choice(words_by_topic[topic])))
         documents.append([*document, corpora.END])
     return documents

@@ -1,9 +1,9 @@
-"""What it takes until Snakemake knows what to do, beside an empty workflow.
+"""Measure how long Snakemake takes to plan, compared with an empty workflow.
 
-Every command starts with it, and on a cluster every submission. Once with the default configuration
-on the results that are there (nothing to do, if they are finished), and once with the papers' sizes
-and twenty seeds in every study, nothing there yet. Seconds are the processes' own on the CPU, which
-a busy machine stretches least. Aims: under 4 seconds and 300 MB, and under 20 seconds.
+Every command begins with planning, and so does every submission on a cluster. One measurement uses
+the default configuration with the results that exist, the other the papers' sizes with twenty seeds
+in every study and no results. Seconds are CPU seconds of the process, which a busy machine affects
+least. Aims: under 4 seconds and 300 MB, and under 20 seconds.
 """
 
 import os
@@ -18,29 +18,29 @@ import yaml
 from benchmarks.comparison import ROOT, Result
 
 SEEDS = [*range(20)]
-OF_STUDIES = ("topic", "text", "embedding", "lego", "pretraining")
+STUDIES = ("topic", "text", "embedding", "lego", "pretraining")
 REPEATS = 3
 AIM = 300.0  # percent
 EMPTY = "rule all:\n    default_target: True\n"
 
 
 def measure() -> Result:
-    """Start Snakemake on each in turn."""
+    """Plan each workflow in turn."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        (place / "Snakefile").write_text(EMPTY, encoding="utf-8")
-        seeds: dict[str, dict] = {study: {"seeds": SEEDS} for study in OF_STUDIES}
+        root = Path(folder)
+        (root / "Snakefile").write_text(EMPTY, encoding="utf-8")
+        seeds: dict[str, dict] = {study: {"seeds": SEEDS} for study in STUDIES}
         seeds["embedding"]["finetuning"] = {"seeds": SEEDS}
-        overlay = place / "seeds.yaml"
+        overlay = root / "seeds.yaml"
         overlay.write_text(yaml.safe_dump(seeds), encoding="utf-8")
-        (place / "new").mkdir()
+        (root / "new").mkdir()
         ours = ["--snakefile", ROOT / "Snakefile", "--directory"]
         finished = (ROOT / "results/claims.csv").exists()
         commands = {
-            "empty workflow": ["--snakefile", place / "Snakefile", "--directory", folder],
-            "config.yaml": [*ours, ROOT if finished else place / "new"],
+            "empty workflow": ["--snakefile", root / "Snakefile", "--directory", folder],
+            "config.yaml": [*ours, ROOT if finished else root / "new"],
             "config/paper.yaml, twenty seeds": [
-                *ours, place / "new", "--configfile", ROOT / "config/paper.yaml", overlay,
+                *ours, root / "new", "--configfile", ROOT / "config/paper.yaml", overlay,
             ],
         }  # fmt: skip
         runs = [
@@ -56,15 +56,15 @@ def measure() -> Result:
         details=seconds | {"MB of memory with config.yaml": memory},
         note="CPU seconds of a dry run; "
         + (
-            "on the results that are there"
+            "with the results that exist"
             if finished
-            else "no results yet, so there is more to plan"
+            else "without results, so there is more to plan"
         ),
     )
 
 
 def started(arguments: list[str | Path]) -> tuple[float, float]:
-    """CPU seconds and peak MB of a dry run."""
+    """Return the CPU seconds and the peak MB of a dry run."""
     command = [Path(sys.executable).with_name("snakemake"), "--dry-run", "--quiet", "all"]
     process = subprocess.Popen(
         [*command, "--cores", "2", *arguments],

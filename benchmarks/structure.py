@@ -1,14 +1,14 @@
-"""Topic structure in a pretrained model's attention: sums by pair class against a loop over pairs.
+"""Compare attention by pair class in a pretrained model with a loop over pairs.
 
-The loop is the procedure as the paper describes it (Li, Li & Risteski, ICML 2023), written down
-plainly: for every answer to which topics a word has, and every head, go over the ordered pairs of
-positions, see whether the words are the same or their topic sets meet, and add the weight to that
-class. Both get the same maps, of MiniLM on documents of random tokens, and give the same numbers
-(checked). The loop runs on one document and two answers and is scaled up; its cost grows with the
-number of either. What it leaves out and we do as well: bootstrap replicates, and the means that
-distances alone would give.
+The loop is the procedure of the paper (Li, Li & Risteski, ICML 2023): for every assignment of
+topics to words and every head, it goes over the ordered pairs of positions, checks whether the
+words are equal or their topic sets intersect, and adds the weight to that class. Both methods get
+the same maps, of MiniLM on documents of random tokens, and give the same numbers, which is checked.
+The loop runs on one document and two assignments and is scaled up; its cost grows with the number
+of either. It leaves out bootstrap replicates and the means by distance, which the other method
+includes.
 
-The statistics should also cost little next to the model's forward pass; the share is given.
+The statistics should also cost little compared with the forward pass; the share is reported.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from scripts.anatomy.text.settings import FilterSettings, TextMeasurementSetting
 from scripts.anatomy.text.word_tokens import WordTokens
 
 DOCUMENTS = 8
-LONGEST = 128
+MAX_LENGTH = 128
 SHARE_OF_WORDS = 0.5  # of the tokens; the others are pieces, stop words and special tokens
 WORDS, TOPICS, SHARE_OF_TOPICS = 8000, 25, 0.05
 CASES = 3 * (len(FilterSettings().grid()) + 1)  # three seeds, each with a shuffled control
@@ -36,7 +36,7 @@ Topics = Sequence[Sequence[set[int]]]
 
 
 def measure() -> Result:
-    """Check that both agree, and time them and the forward pass."""
+    """Check that both methods agree, and time them and the forward pass."""
     rng = np.random.default_rng(0)
     model = loading.model(assets.files("minilm")[1].parent)
     readings = [reading(rng) for _ in range(DOCUMENTS)]
@@ -49,13 +49,13 @@ def measure() -> Result:
     def ours(count: int, cases: Bool[np.ndarray, "cases words topics"]) -> measures.Attention:
         return measures.tally(
             zip(maps[:count], words[:count], strict=True), torch.from_numpy(cases), causal=False,
-            max_length=LONGEST, replicates=TextMeasurementSettings().replicates, rng=rng,
+            max_length=MAX_LENGTH, replicates=TextMeasurementSettings().replicates, rng=rng,
         )  # fmt: skip
 
-    found = ours(1, few)
+    tally = ours(1, few)
     mass, pairs = plain_loop(one, words[0], topics, causal=False)
-    np.testing.assert_allclose(found.mass[0], mass, rtol=1e-6)
-    np.testing.assert_array_equal(found.pairs[0], pairs)
+    np.testing.assert_allclose(tally.mass[0], mass, rtol=1e-6)
+    np.testing.assert_array_equal(tally.pairs[0], pairs)
     fast, plain, forward = seconds(
         lambda: ours(DOCUMENTS, memberships),
         lambda: plain_loop(one, words[0], topics, causal=False),
@@ -65,7 +65,7 @@ def measure() -> Result:
     plain *= DOCUMENTS * CASES / CASES_OF_LOOP
     share = 100 * fast / forward
     return Result(
-        what=f"attention by class, {DOCUMENTS} documents of {LONGEST} tokens, {CASES} cases, "
+        what=f"attention by class, {DOCUMENTS} documents of {MAX_LENGTH} tokens, {CASES} cases, "
         "MiniLM: sums of pairs, loop over pairs",
         ratio=plain / fast,
         unit="times",
@@ -77,14 +77,14 @@ def measure() -> Result:
 
 
 def reading(rng: np.random.Generator) -> WordTokens:
-    """A document of random tokens, some of which are words."""
-    words = rng.integers(0, WORDS, LONGEST)
-    words[rng.random(LONGEST) > SHARE_OF_WORDS] = -1
-    return WordTokens(rng.integers(1000, 30_000, LONGEST), words, split=0, cut=False)
+    """Return a document of random tokens, some of which are words."""
+    words = rng.integers(0, WORDS, MAX_LENGTH)
+    words[rng.random(MAX_LENGTH) > SHARE_OF_WORDS] = -1
+    return WordTokens(rng.integers(1000, 30_000, MAX_LENGTH), words, split=0, cut=False)
 
 
 def topic_sets(memberships: Bool[np.ndarray, "cases words topics"]) -> list[list[set[int]]]:
-    """The topics of every word, case by case."""
+    """Return the topics of every word, case by case."""
     return [[set(np.flatnonzero(row).tolist()) for row in member] for member in memberships]
 
 
@@ -95,7 +95,7 @@ def plain_loop(
     *,
     causal: bool,
 ) -> tuple[Float[np.ndarray, "cases classes layers heads"], Float[np.ndarray, "cases classes"]]:
-    """Summed weights, relative to uniform attention, and the number of pairs, pair by pair."""
+    """Return the summed weights, relative to uniform attention, and the number of pairs."""
     layers, heads, n, _ = maps.shape
     mass, pairs = np.zeros((len(topics), 3, layers, heads)), np.zeros((len(topics), 3))
     for case, topics_of in enumerate(topics):

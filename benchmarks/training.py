@@ -1,12 +1,12 @@
-"""Training V2 with the compact model against the transformers library's BERT.
+"""Compare training of V2 with the compact model and with BERT of the transformers library.
 
-V2 trains only W_V on one-hot embeddings under uniform attention. The baseline is what one would
-use otherwise: the library's BERT with every other part switched off. Word embeddings are the
-frozen identity, positions and token types zero, W_Q and W_K zero so that attention is uniform,
-norms, residual connections, feed-forward layer and head bypassed. It computes the same function:
-on one batch loss and gradient of W_V agree, at the start and after training (checked). Both train
-on the same masked batches with the same optimiser, one thread each; drawing masks is part of the
-time, and the baseline too is read out at the selected positions only.
+V2 trains only W_V, on one-hot embeddings under uniform attention. The baseline is BERT of the
+library with every other part switched off: word embeddings are the frozen identity; positions,
+token types, W_Q and W_K are zero, so that attention is uniform; norms, residual connections, feed-
+forward layer and head are bypassed. It computes the same function: loss and gradient of W_V agree
+on one batch at the start and after training, which is checked. Both train on the same masked
+batches with the same optimiser on one thread. Times include drawing masks, and both are read out at
+the selected positions only.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ SEED = 0
 
 
 def measure() -> Result:
-    """Check that both compute the same, and time them."""
+    """Check that both compute the same function, and time them."""
     torch.set_num_threads(1)
     topic = default_config().topic
     variant = topic.variants["value_cross_entropy"]
@@ -58,7 +58,7 @@ def measure() -> Result:
 
 
 class SwitchedOffBert(nn.Module):
-    """The library's BERT as a function of W_V alone."""
+    """BERT of the transformers library as a function of W_V alone."""
 
     def __init__(self, d_vocab: int, max_length: int) -> None:
         super().__init__()
@@ -88,13 +88,13 @@ class SwitchedOffBert(nn.Module):
         self.W_V = attention.value.weight.requires_grad_(True)
 
     def forward(self, batch: MaskedBatch) -> Float[Tensor, "selected d_vocab"]:
-        """Outputs at the selected positions."""
+        """Return outputs at the selected positions."""
         hidden = self.bert(batch.observed, attention_mask=batch.attended.long())
         return hidden.last_hidden_state[batch.selected]
 
 
 class _FirstOnly(nn.Module):
-    """Stands for projection, norm and residual connection: the first input, nothing added."""
+    """Replace projection, norm and residual connection: return the first input."""
 
     def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
         return hidden
@@ -103,7 +103,7 @@ class _FirstOnly(nn.Module):
 def batches_of(
     corpus: corpora.Corpus, variant: TopicVariantSettings
 ) -> Callable[[int], MaskedBatch]:
-    """The masked batch of every step."""
+    """Return a function that gives the masked batch of a step."""
     tokens = torch.from_numpy(corpus.train.astype(np.int64))
 
     def batch(step: int) -> MaskedBatch:
@@ -118,20 +118,20 @@ def batches_of(
 def loss_of(
     model: nn.Module, batch: MaskedBatch, variant: TopicVariantSettings
 ) -> Float[Tensor, ""]:
-    """The variant's loss."""
+    """Return the loss of the variant."""
     if isinstance(model, TopicTransformer):
-        output, place = model.distinct(batch)
+        output, index = model.distinct(batch)
     else:
         output = model(batch)
-        place = torch.arange(len(output))
+        index = torch.arange(len(output))
     labels = (batch.target, batch.document)
-    return objective(output, place, *labels, loss=variant.loss, average=variant.average)
+    return objective(output, index, *labels, loss=variant.loss, average=variant.average)
 
 
 def trainer(
     model: nn.Module, variant: TopicVariantSettings, batches: Callable[[int], MaskedBatch]
 ) -> Callable[[], None]:
-    """Some steps of training, each call going on with the same weights."""
+    """Return a function that trains for some steps and continues on each call."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = experiment.recipe(variant).build(trained)
 
@@ -151,12 +151,12 @@ def check_same(
     batch: MaskedBatch,
     variant: TopicVariantSettings,
 ) -> None:
-    """Give BERT the compact model's W_V; AssertionError unless loss and gradient agree."""
+    """Copy W_V to BERT; raise AssertionError unless loss and gradient agree."""
     with torch.no_grad():
         bert.W_V.copy_(compact.W_V)
-    found = []
+    results = []
     for model in (compact, bert):
         loss = loss_of(model, batch, variant)
         (gradient,) = torch.autograd.grad(loss, model.W_V)
-        found.append((loss.detach(), gradient))
-    torch.testing.assert_close(*found, rtol=0, atol=1e-4)
+        results.append((loss.detach(), gradient))
+    torch.testing.assert_close(*results, rtol=0, atol=1e-4)

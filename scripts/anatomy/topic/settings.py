@@ -1,6 +1,6 @@
 """Configuration of the topic study: corpora, masking, models, training runs and grids.
 
-Each class stands for a part of the `topic:` section of `config.yaml`. The defaults are the
+Each class describes a part of the `topic:` section of `config.yaml`. The defaults are the
 values of Li, Li & Risteski (ICML 2023) where the paper or its released code gives them.
 """
 
@@ -40,7 +40,7 @@ NonNegative = Annotated[float, Field(ge=0)]
 
 
 class SampledCorpusSettings(Settings):
-    """What every sampled corpus has; the length of a document is uniform between its limits."""
+    """Settings of every sampled corpus; document lengths are uniform between the limits."""
 
     renamed = {"length": "min_length and max_length", "dev": "validation"}
     topics: PositiveInt = Field(10, description="Number of topics T.")
@@ -71,13 +71,13 @@ class BlockCorpusSettings(SampledCorpusSettings):
         if self.words % self.topics:
             raise ValueError(
                 f"words ({self.words}) is not a multiple of topics ({self.topics}), "
-                "so the words cannot be dealt into equal blocks"
+                "so the words cannot be split into equal blocks"
             )
         return self
 
     @property
     def words_per_topic(self) -> int:
-        """Size v of a topic's block."""
+        """Return the size v of a topic's block."""
         return self.words // self.topics
 
 
@@ -131,7 +131,7 @@ class TextFileCorpusSettings(Settings):
     validation: UserPath = Field(description="File with the held-out documents.")
     topics: PositiveInt | None = Field(
         None,
-        description="Words are the numbers 0 to words-1, dealt into this many consecutive blocks.",
+        description="Words are the numbers 0 to words-1, split into this many consecutive blocks.",
     )
     words: Words = Field(100, description="Number of words when `topics` gives the blocks.")
     table: UserPath | None = Field(
@@ -161,7 +161,7 @@ CorpusSettings = Annotated[
 
 
 class TopicMaskingSettings(Settings):
-    """How words are hidden and replaced for masked language modelling."""
+    """How words are selected and replaced for masked language modelling."""
 
     renamed = {"p_m": "mask_prob", "p_c": "keep_prob", "p_r": "random_prob"}
 
@@ -172,7 +172,7 @@ class TopicMaskingSettings(Settings):
         0.1, description="Share of the selected words that stay as they are (the paper's p_c)."
     )
     random_prob: Share = Field(
-        0.1, description="Share of the selected words replaced by a random token (p_r)."
+        0.1, description="Share of the selected words replaced by a random token (the paper's p_r)."
     )
     context: Literal["visible", "hidden"] = Field(
         "visible",
@@ -198,7 +198,7 @@ class TopicMaskingSettings(Settings):
 
 
 def _width(d_model: int | None, embedding: str, d_vocab: int) -> int:
-    """The width of a model; ValueError if it is too small for one-hot embeddings."""
+    """Return the width of a model; ValueError if it is too small for one-hot embeddings."""
     if embedding == "one_hot" and d_model is not None and d_model < d_vocab:
         raise ValueError(f"one_hot needs d_model of at least {d_vocab} (the tokens), got {d_model}")
     return d_model or d_vocab
@@ -234,16 +234,15 @@ class CompactModelSettings(Settings):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
-        if (self.embedding, self.attention, self.value, self.head) in {
-            ("one_hot", "uniform", value, head)
-            for value in ("identity", "block")
-            for head in ("identity", "tied")
-        } and not (self.input_norm or self.biases):
+        parts = (self.embedding, self.attention, self.value, self.head)
+        if "trained" not in parts and not (self.input_norm or self.biases):
             raise ValueError(
                 "nothing is left to train: embedding, attention, value and head are all frozen"
             )
         if self.value != "block" and self.value_gain != 1:
-            raise ValueError("value_gain is a factor on value: block, and this is another")
+            raise ValueError(
+                f"value_gain: expected value: block beside it, got value: {self.value}"
+            )
         if self.value == "block" and self.embedding != "one_hot":
             raise ValueError("value: block is a matrix over tokens, so it needs embedding: one_hot")
         return self
@@ -296,7 +295,7 @@ class BertModelSettings(Settings):
 
 
 def _kind(model: object) -> str:
-    """The kind of a model's settings; a section without one is the compact model."""
+    """Return the kind of a model's settings; the default is compact."""
     return model.get("kind", "compact") if isinstance(model, dict) else getattr(model, "kind", "")
 
 
@@ -373,7 +372,7 @@ class TopicVariantSettings(Settings):
             return data
         model, masking = data.get("model") or {}, data.get("masking") or {}
         if not isinstance(model, dict) or not isinstance(masking, dict):
-            return data  # told below, as for any other variant
+            return data  # refused by the validation of the fields
         if model.get("kind", "compact") != "compact":
             raise ValueError("released_compat needs a compact model")
         as_released = {"context": "hidden", "fresh": False, "random_tokens": "all"}
@@ -394,7 +393,7 @@ class TopicVariantSettings(Settings):
 
 
 class GridSettings(Settings):
-    """Predictions of the theorems against trained models, one setting varied at a time."""
+    """Comparisons of the theorems with trained models, one setting varied at a time."""
 
     renamed = {"p_m": "mask_prob"}
     varies: Literal["tau", "topics", "words_per_topic", "l2", "mask_prob"] = Field(
@@ -404,7 +403,7 @@ class GridSettings(Settings):
     measures: list[Literal["value", "attention"]] = Field(
         ["value", "attention"],
         min_length=1,
-        description="value: entries of W_V against Theorem 2; attention: R against Theorem 3.",
+        description="value: entries of W_V and Theorem 2; attention: R and Theorem 3.",
     )
     topics: PositiveInt = Field(10, description="Topics T where they do not vary.")
     words_per_topic: PositiveInt = Field(10, description="Words v of a topic where fixed.")
@@ -418,12 +417,12 @@ class GridSettings(Settings):
         whole = self.varies in ("tau", "topics", "words_per_topic")
         for value in self.values:
             if value < 0 or (value == 0 and self.varies != "l2"):
-                raise ValueError(f"{self.varies} cannot be {value:g}")
+                raise ValueError(f"{self.varies}: expected a positive number, got {value:g}")
             if whole and value != int(value):
-                raise ValueError(f"{self.varies} must be a whole number, not {value:g}")
+                raise ValueError(f"{self.varies}: expected a whole number, got {value:g}")
         distinct(self.values)
         if self.measures == ["attention"] and self.varies != "tau" and self.tau == 1:
-            raise ValueError("attention has no ratio in documents of one topic")
+            raise ValueError("measures: attention has no ratio R at tau 1")
         size = {
             name: max(self.values) if self.varies == name else getattr(self, name)
             for name in ("topics", "words_per_topic")
@@ -438,13 +437,13 @@ class GridSettings(Settings):
         if max(taus) >= min(topics):
             raise ValueError(
                 f"tau ({max(taus):g}) must be below topics ({min(topics):g}): "
-                "where every document has every topic there is nothing to learn"
+                "if every document has every topic, there is no structure to learn"
             )
         return self
 
 
 class SweepSettings(Settings):
-    """Optimisers and learning rates under which the structure is looked for."""
+    """Optimisers and learning rates under which topic structure is measured."""
 
     corpus: Name = Field("lda", description="Corpus to train on.")
     adam: list[PositiveFloat] = Field([0.003, 0.01, 0.03], description="Learning rates of Adam.")
@@ -483,7 +482,7 @@ class TopicMeasurementSettings(Settings):
     reference_length: PositiveInt = Field(
         100,
         description="Attention weights are multiplied by (document length / this), so that "
-        "uniform attention reads 1 / this in documents of any length.",
+        "uniform attention has the value 1 / this in documents of any length.",
     )
 
 
@@ -495,7 +494,9 @@ class TopicSettings(VariantStudySettings):
     )
     corpora: dict[Name, CorpusSettings] = Field(description="Named corpora.")
     variants: dict[Name, TopicVariantSettings] = Field(description="Named training runs.")
-    grids: dict[Name, GridSettings] = Field({}, description="Theory against measurement.")
+    grids: dict[Name, GridSettings] = Field(
+        {}, description="Comparisons of theory and measurement."
+    )
     sweep: SweepSettings = Field(
         SweepSettings(), validate_default=True, description="Optimisers and learning rates."
     )
@@ -519,7 +520,7 @@ class TopicSettings(VariantStudySettings):
         taken = {"grid", "sweep", "figures"} & corpora.keys()
         if taken:
             raise ValueError(
-                f"no corpus can be named {taken.pop()}: results have a folder so named"
+                f"no corpus can be named {taken.pop()}: results have a folder of that name"
             )
         return corpora
 
@@ -533,7 +534,7 @@ class TopicSettings(VariantStudySettings):
         self._check("sweep", self.sweep.corpus, CompactModelSettings())
         for figure, names in self.figures:
             for name in names:
-                self._check_shown(figure, name)
+                self._check_figure(figure, name)
         return self
 
     def _check(
@@ -556,13 +557,13 @@ class TopicSettings(VariantStudySettings):
                 f"value: block needs topics that are blocks; those of {corpus} overlap",
             )
 
-    def _check_shown(self, figure: str, name: str) -> None:
-        """Raise if a figure cannot show a variant, for it does not train what the figure shows."""
+    def _check_figure(self, figure: str, name: str) -> None:
+        """Raise if a variant does not train what a figure shows."""
         model = self.variants[name].model
         compact = isinstance(model, CompactModelSettings)
         attends = model.attention == "trained"
         embeds = model.embedding == "trained"
-        shows = {
+        suitable, wanted = {
             "embeddings": (compact and embeds, "a compact model with trained embeddings"),
             "values": (
                 compact and (embeds or model.value == "trained"),
@@ -574,11 +575,11 @@ class TopicSettings(VariantStudySettings):
                 "a compact model with trained attention and a trained W_V",
             ),
         }.get(figure, (not compact or attends, "a BERT or a compact model with trained attention"))
-        if not shows[0]:
-            raise inconsistent(f"figures.{figure}", f"{name} is not {shows[1]}")
+        if not suitable:
+            raise inconsistent(f"figures.{figure}", f"expected {wanted}, got {name}")
 
     def _check_context(self, key: str, corpus: str, masking: TopicMaskingSettings) -> None:
-        """Raise if a document can be selected whole, so that hiding it leaves nothing to see."""
+        """Raise if all words of a document can be selected and hidden."""
         settings = self.corpora[corpus]
         if masking.context == "visible" or not isinstance(settings, SampledCorpusSettings):
             return
@@ -586,6 +587,6 @@ class TopicSettings(VariantStudySettings):
         if not settings.boundaries and masking.mask_prob**min_length > 1e-9:
             raise inconsistent(
                 f"{key}.masking",
-                f"context: hidden leaves nothing to attend to in a document of {corpus} whose "
-                f"words are all selected, and some have {min_length} words; give it boundaries",
+                "context: hidden leaves nothing to attend to if all words of a document are "
+                f"selected; {corpus} has documents of {min_length} words: set boundaries to true",
             )

@@ -772,8 +772,8 @@ def test_a_table_gives_the_words(tmp_path: Path) -> None:
     assert validate(with_changes(with_table(tmp_path, TABLE, {})))
     lines = told(with_table(tmp_path, "word,topic\ncat,pets\n", {}))
     assert lines == [f"{CORPUS}: {tmp_path / 'train'}:1: the word 'dog' has no topic"]
-    lines = told(with_table(tmp_path, "cat,pets\n", {}))
-    assert lines == [f"{CORPUS}: {tmp_path / 'table.csv'}: the first line must be word,topic"]
+    (line,) = told(with_table(tmp_path, "cat,pets\n", {}))
+    assert line.startswith(f"{CORPUS}: {tmp_path / 'table.csv'}: ") and "word,topic" in line
 
 
 def test_widths_are_checked_against_a_tables_words(tmp_path: Path) -> None:

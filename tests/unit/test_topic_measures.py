@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from scripts.anatomy.topic.corpora import END, FIRST_WORD, MASK, PAD, START, blo
 from scripts.anatomy.topic.masking import MaskedBatch
 from scripts.anatomy.topic.measures import CLASSES
 from scripts.anatomy.topic.model import TopicTransformer
-from scripts.anatomy.topic.settings import CompactModelSettings, InitSettings
+from scripts.anatomy.topic.settings import CompactModelSettings, GridSettings, InitSettings
+from scripts.topic import plot_theory
 
 # seven words, three topics: shared words, and one of no topic
 MEMBERSHIP = np.array(
@@ -285,6 +287,14 @@ def test_ratio_leaves_out_words_without_one() -> None:
     assert measures.attention_ratio(np.zeros((10, 10)), membership) == pytest.approx(1)
     scores = planted_scores(membership, 2, 2, 0.5)
     assert measures.attention_ratio(scores, membership) == pytest.approx(4)
+
+
+# --- figures ------------------------------------------------------------------------------------
+
+
+def test_every_setting_that_a_grid_can_vary_has_an_axis_label() -> None:
+    varies = GridSettings.model_fields["varies"].annotation
+    assert plot_theory.LABELS.keys() == set(get_args(varies))
 
 
 # --- dynamics -----------------------------------------------------------------------------------

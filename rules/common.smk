@@ -85,6 +85,11 @@ def local_file(path):
     return [local(str(path))] if path else []
 
 
+def own_file(path):
+    """Return a file of this workflow as an input, relative so that a moved project keeps it."""
+    return local(os.path.relpath(ROOT / path))
+
+
 # --- paths of results ---------------------------------------------------------------------------
 
 

@@ -184,14 +184,14 @@ for name, drawing, subcategory, table in [
         input={"tables": embedding_models(table)},
         params={"models": EMBEDDING.models, "figure": name},
     )
-PROFANITY = ROOT / "scripts/anatomy/embedding/profanity.txt"
+PROFANITY = own_file("scripts/anatomy/embedding/profanity.txt")
 PAGES = {"model": EMBEDDING.models, "reading": [READING]}
 page(
     "embedding",
     "vectors",
     "embedding/{model}/{reading}/vectors.html",
     "vectors of {model}",
-    input={**named(rules.embedding_index.output), "masked": local(str(PROFANITY))},
+    input={**named(rules.embedding_index.output), "masked": PROFANITY},
     constraints=PAGES,
 )
 page(
@@ -203,7 +203,7 @@ page(
         "heads": rules.embedding_heads.output.heads,
         "pairs": rules.embedding_heads.output.pairs,
         "vocabulary": rules.embedding_index.output.vocabulary,
-        "masked": local(str(PROFANITY)),
+        "masked": PROFANITY,
     },
     constraints=PAGES,
 )

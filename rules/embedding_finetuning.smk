@@ -178,7 +178,7 @@ page(
     "changed by {run}",
     input={
         "words": rules.embedding_difference.output.words,
-        "masked": local(str(PROFANITY)),
+        "masked": PROFANITY,
     },
     params={
         "trained": lambda wildcards: wildcards.run in FINETUNED,

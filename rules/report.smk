@@ -114,7 +114,7 @@ rule report_claims:
 rule report_ledger:
     input:
         claims=rules.report_claims.output[0],
-        template=local(str(ROOT / "report/ledger.html")),
+        template=own_file("report/ledger.html"),
     output:
         report(
             "results/claims.html",

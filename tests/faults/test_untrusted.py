@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 
 from scripts.anatomy import artifacts, assets, figures, html_pages
 from scripts.anatomy.artifacts import UnreadableArtifact
-from scripts.anatomy.embedding import classification_data, lexicon, lora
+from scripts.anatomy.embedding import classification_data, lexicon, lora, tokens
 from scripts.anatomy.embedding.settings import AdapterSettings, Labelled
 from scripts.anatomy.models import loading, store
 from scripts.anatomy.models.loading import UnfitModel
@@ -940,6 +940,7 @@ def test_the_pages_of_a_model_have_its_tokens_as_text(here: Path) -> None:
     for name, columns in tables.items():
         artifacts.write_table(here / f"{name}.parquet", pd.DataFrame(columns))
     files = {name: str(here / f"{name}.parquet") for name in tables}
+    files["masked"] = str(tokens.PROFANITY)
     page_heads.main(job(here, input=files, wildcards={"model": "mine"}))
     assert_escaped((here / "page.html").read_text("utf-8"))
     params = {"trained": True, "seed": 0}

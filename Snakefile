@@ -1,10 +1,10 @@
-# Transformer Anatomy: what is made from what. Three commands to know:
+# Transformer Anatomy. Three commands to know:
 #
 #   snakemake --cores 4                                            everything in config.yaml
 #   snakemake --cores 4 -- topic                                   one study
 #   snakemake --cores 4 -- results/topic/figures/embeddings.png    one artifact
 #
-# Rules are in rules/, what they run in scripts/, and the mathematics in scripts/anatomy/.
+# The rules are in rules/, their scripts in scripts/, the library of the scripts in scripts/anatomy/.
 from pathlib import Path
 
 from snakemake.utils import min_version
@@ -12,7 +12,7 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-# Beside this file, also when --directory sends results elsewhere
+# Beside this file, whatever --directory is
 CONFIG = Path(workflow.current_basedir, "config.yaml")
 
 
@@ -40,7 +40,7 @@ include: "rules/report.smk"
 include: "rules/cluster.smk"
 
 
-# Seconds each, not worth a place in a cluster's queue
+# Rules that take seconds run on the login node of a cluster
 localrules:
     all,
     topic,

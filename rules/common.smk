@@ -13,7 +13,7 @@ try:
 except ConfigError as error:
     sys.exit(str(error))
 
-# Snakemake writes there even in a dry run, and ends with a traceback if it cannot
+# Snakemake writes there even in a dry run; on a read-only folder it prints a traceback
 HERE = Path(".snakemake" if Path(".snakemake").exists() else ".").resolve()
 if not os.access(HERE, os.W_OK):
     sys.exit(
@@ -46,7 +46,7 @@ def code(script):
     return CODE[script]
 
 
-# Projects share what takes long to read if this variable names a folder for it
+# With Snakemake's output cache, projects share corpora and LDA fits, which take long to make
 SHARED = "omit-software" if os.environ.get("SNAKEMAKE_OUTPUT_CACHE") else None
 
 PAPER_SIZES = SETTINGS.scale == "paper"

@@ -1,11 +1,10 @@
-# The files of the configuration, looked at before Snakemake reads config.yaml. What is no YAML it
-# tells with a traceback or without the file's name, and of a key that is given twice it takes the
-# last.
+# Parse the configuration files before Snakemake does. On invalid YAML it prints a traceback or omits
+# the file name; on a duplicate key it keeps the last value.
 import sys
 
 from scripts.anatomy.config_loading import ConfigError, read
 
-# a workflow that uses this one as a module has a configuration of its own
+# A workflow that uses this one as a module passes its own configuration
 as_module = workflow.modifier.skip_configfile
 try:
     for file in [] if as_module else [CONFIG, *workflow.overwrite_configfiles]:

@@ -1,5 +1,5 @@
-# Names, input functions and params of all studies. They are not beside the rules because Snakemake's
-# lint asks for functions and rules in separate files.
+# Names, input functions and params of all studies. Snakemake's lint asks for functions and rules in
+# separate files.
 from scripts.anatomy.models.store import TOKENIZER, WANTED
 
 # --- models ----------------------------------------------------------------------------------

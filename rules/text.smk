@@ -1,8 +1,8 @@
 # Topic structure in real text and pretrained models: corpora, LDA, measurements, figures.
 #
-# A corpus of the size of Wikipedia, and LDA on it, take hours. All projects of a machine can share
-# them: set SNAKEMAKE_OUTPUT_CACHE to a folder and add `--cache`. Snakemake allows no benchmark
-# file for rules whose outputs may come from there.
+# A corpus of the size of Wikipedia, and LDA on it, take hours. Projects on one machine can share
+# them: set SNAKEMAKE_OUTPUT_CACHE to a folder and add `--cache`. Snakemake allows no benchmark file
+# for rules whose outputs may come from the cache.
 rule text_corpus:
     input:
         text_corpus_files,
@@ -58,7 +58,7 @@ rule text_topics:
         runtime=runtime(60, paper=720),
     params:
         lda=as_params(TEXT.lda),
-        seed=lambda wildcards: int(wildcards.seed),  # a cache knows no wildcards
+        seed=lambda wildcards: int(wildcards.seed),  # the cache's key has params, not wildcards
         code=code("text/topics.py"),
     message:
         "Fit LDA to {wildcards.corpus}, seed {wildcards.seed}"

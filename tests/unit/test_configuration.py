@@ -286,6 +286,8 @@ MASK_PROB, KEEP_PROB, RANDOM_PROB = (
 MODEL = "models.mine"
 TEXT = "text.corpora.mine"
 CORPUS = "topic.corpora.mine"
+TASK = "lego.tasks.mine"
+LEGO = "lego.variants.mine"
 NARROW = {"d_model": 50, "head": "trained"}
 BERT = {"kind": "bert", "d_model": 64}
 MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
@@ -607,6 +609,89 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
         "embedding.golden.mine.model",
         ["minilm3"],
     ),
+    "alignment of no such model": (
+        "embedding.alignment.pairs.mine",
+        {"a": "nope", "b": "minilm"},
+        "embedding.alignment.pairs.mine",
+        ["nope", "minilm"],
+    ),
+    "alignment of a variant with other heads": (
+        "embedding.alignment.training.variant",
+        "v1",
+        "embedding.alignment.training.variant",
+        ["v1", "1/1/2"],
+    ),
+    "alignment of no such seed": (
+        "embedding.alignment.training.seeds",
+        [0, 7],
+        "embedding.alignment.training.seeds",
+        ["7", "pretraining.seeds"],
+    ),
+    "folder without a model": (
+        MODEL,
+        {"kind": "folder", "path": str(ROOT / "schemas")},
+        f"{MODEL}.path",
+        ["schemas", "config.json"],
+    ),
+    "model without a revision": (MODEL, {"kind": "hub", "id": "a/b"}, f"{MODEL}.revision", []),
+    "no such text file": (
+        TEXT,
+        {"kind": "lines", "path": "none.txt"},
+        f"{TEXT}.path",
+        ["none.txt"],
+    ),
+    "table of an unknown format": (
+        TEXT,
+        {"kind": "table", "path": str(ROOT / "Makefile")},
+        f"{TEXT}.path",
+        ["Makefile", ".parquet"],
+    ),
+    "a table that is not a group": (
+        TASK,
+        {"n": 3, "group": {"names": ["e", "a"], "table": [[0, 1], [1, 1]]}},
+        TASK,
+        ["a", "inverse"],
+    ),
+    "too few letters": (TASK, {"n": 5, "letters": 4}, f"{TASK}.letters", ["4", "5"]),
+    "too short a graph": (TASK, {"n": 2, "graph": {"kind": "branch"}}, TASK, ["branch", "3"]),
+    "LEGO on no such task": (LEGO, {"task": "nope"}, f"{LEGO}.task", ["nope", "chain"]),
+    "n_tr above n": (LEGO, {"task": "chain", "n_tr": 6}, f"{LEGO}.n_tr", ["6", "5"]),
+    "mimicking with one head": (
+        LEGO,
+        {"task": "chain", "mimicking": {}, "model": {"heads": [{"learned": 1, "association": 3}]}},
+        f"{LEGO}.mimicking",
+        ["2", "1"],
+    ),
+    "LEGO of no such model": (
+        LEGO,
+        {"task": "published_chains", "pretrained": {"model": "nope"}},
+        f"{LEGO}.pretrained.model",
+        ["nope", "minilm3"],
+    ),
+    "LEGO in another layout": (
+        LEGO,
+        {"task": "chain", "pretrained": {"model": "minilm3"}},
+        f"{LEGO}.task",
+        ["chain", "published"],
+    ),
+    "pretraining on no such corpus": (
+        "pretraining.corpus",
+        "nope",
+        "pretraining.corpus",
+        ["nope", "wikipedia"],
+    ),
+    "tokenizer of no such model": (
+        "pretraining.tokenizer.model",
+        "nope",
+        "pretraining.tokenizer.model",
+        ["nope", "minilm"],
+    ),
+    "heads that do not fit": (
+        "pretraining.variants.v1.heads.learned",
+        3,
+        "pretraining.variants.v1.heads",
+        ["1/1/3", "4"],
+    ),
     "grid over what cannot vary": (
         "topic.grids.mine",
         {"varies": "batch", "values": [1, 2]},
@@ -623,6 +708,122 @@ def test_a_mistake_is_one_line(path: str, value: Any, key: str, words: list[str]
     assert lines[0].startswith((f"{key}: ", f"{key}.[key]: "))
     said = lines[0].removeprefix(key)
     assert all(word in said for word in words), lines[0]
+
+
+RENAMED = [
+    ("topic.variants.mine.masking.p_m", "mask_prob"),
+    ("lego.variants.mine.evaluations", "eval_points"),
+    ("lego.variants.mine.model.layers", "n_layers"),
+    ("embedding.hidden.longest", "max_length"),
+    ("lego.comparisons.mine.of", "variant"),
+    ("pretraining.comparisons.mine.over", "baseline"),
+    ("pretraining.comparisons.mine.towards", "normalise_by"),
+]
+
+
+@pytest.mark.parametrize(("key", "name"), RENAMED)
+def test_a_renamed_key_is_refused_with_its_new_name(key: str, name: str) -> None:
+    (line,) = [line for line in told({key: 1}) if line.startswith(f"{key}: ")]
+    assert name in line
+
+
+def test_every_renamed_key_has_a_successor_in_its_section() -> None:
+    for model in settings_classes():
+        assert not model.renamed.keys() & model.model_fields.keys(), model
+        names = " and ".join(model.renamed.values()).split(" and ")
+        assert not model.renamed or {*names} <= model.model_fields.keys(), model
+
+
+# One study each, with two of its variants
+COMPARED = [("lego", "learned", "mimicked"), ("pretraining", "base", "v1")]
+
+
+@pytest.mark.parametrize(("study", "one", "other"), COMPARED)
+@pytest.mark.parametrize("role", ["variant", "baseline", "normalise_by"])
+def test_a_comparison_that_names_an_unknown_variant_is_refused(
+    study: str, one: str, other: str, role: str
+) -> None:
+    comparison = {"variant": one, "baseline": other, "metric": "loss"}
+    key = f"{study}.comparisons.mine"
+    assert validate(with_changes({key: comparison}))
+    (line,) = told({key: comparison | {role: "nope"}})
+    assert line.startswith(f"{key}.{role}: ") and "nope" in line and one in line
+
+
+@pytest.mark.parametrize(("study", "one", "other"), COMPARED)
+def test_a_comparison_of_a_removed_variant_is_removed(study: str, one: str, other: str) -> None:
+    comparison = {"variant": one, "baseline": other, "metric": "loss"}
+    changes = {f"{study}.comparisons.mine": comparison, f"{study}.variants.{other}": None}
+    if study == "pretraining":
+        changes["pretraining.variants.base_flops_of_v1"] = None  # it needs v1
+    assert "mine" not in getattr(validate(with_changes(changes)), study).comparisons
+
+
+@pytest.mark.parametrize("study", ["topic", "text", "embedding", "lego", "pretraining"])
+def test_a_seed_that_is_given_twice_is_refused_in_every_study(study: str) -> None:
+    (line,) = told({f"{study}.seeds": [4, 4]})
+    assert line.startswith(f"{study}.seeds: ") and "4, 4" in line
+
+
+@pytest.mark.parametrize("study", ["topic", "pretraining"])
+def test_a_study_without_variants_is_refused(study: str) -> None:
+    removed = dict.fromkeys(DEFAULT[study]["variants"])
+    assert any(
+        line.startswith(f"{study}.variants: ") for line in told({f"{study}.variants": removed})
+    )
+
+
+# --- like ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "other", "changes"),
+    [
+        ("topic.variants", "bert_one_layer", {"steps": 7, "model": {"d_model": 112}}),
+        ("topic.corpora", "lda", {"topics": 5}),
+        ("lego.tasks", "chain", {"letters": 9}),
+        ("lego.variants", "mimicked", {"mimicking": {"batch": 5}}),
+        ("pretraining.variants", "v1_no_association", {}),
+        ("embedding.finetuning.runs", "minilm_films", {"steps": 9}),
+    ],
+)
+def test_an_entry_may_be_like_another(section: str, other: str, changes: dict[str, Any]) -> None:
+    """Mappings are merged key by key, and chains of `like` are followed."""
+    chain = {f"{section}.one": {"like": "two", **changes}, f"{section}.two": {"like": other}}
+    entries: Any = validate(with_changes(chain))
+    for key in section.split("."):
+        entries = getattr(entries, key)
+    dumped = {name: entry.model_dump(mode="json") for name, entry in entries.items()}
+    assert dumped["two"] == dumped[other]
+    assert dumped["one"] == merged(dumped[other], changes)
+
+
+def test_null_beside_like_is_a_value() -> None:
+    mine = {"like": "learned", "model": {"init": None}, "clip": None}
+    study = validate(with_changes({LEGO: mine})).lego
+    assert study.variants["mine"].clip is None is study.variants["mine"].model.init
+    assert study.variants["mine"].model.n_layers == study.variants["learned"].model.n_layers
+
+
+@pytest.mark.parametrize(
+    ("entries", "key", "part"),
+    [
+        ({"one": {"like": "nope"}}, "one", "nope"),
+        ({"one": {"like": "one"}}, "one", "one"),
+        ({"one": {"like": "two"}, "two": {"like": "one"}}, "", "one"),
+        ({"one": {"like": 5}}, "one", "5"),
+        ({"one": {"like": "two"}, "two": None}, "one", "two"),
+    ],
+    ids=["unknown", "itself", "a cycle", "a number", "a removed entry"],
+)
+def test_like_without_a_usable_entry_is_refused(
+    entries: dict[str, Any], key: str, part: str
+) -> None:
+    (line,) = told({f"lego.tasks.{name}": entry for name, entry in entries.items()})
+    assert line.startswith(f"lego.tasks.{key}") and ".like: " in line and part in line
+
+
+# --- several mistakes ---------------------------------------------------------------------------
 
 
 def test_overlapping_topics_have_no_block_matrix() -> None:
@@ -771,9 +972,9 @@ TABLE = "word,topic\ncat,pets\ndog,pets\ncow,farm\nhen,farm\n"
 def test_a_table_gives_the_words(tmp_path: Path) -> None:
     assert validate(with_changes(with_table(tmp_path, TABLE, {})))
     lines = told(with_table(tmp_path, "word,topic\ncat,pets\n", {}))
-    assert lines == [f"{CORPUS}: {tmp_path / 'train'}:1: the word 'dog' has no topic"]
-    (line,) = told(with_table(tmp_path, "cat,pets\n", {}))
-    assert line.startswith(f"{CORPUS}: {tmp_path / 'table.csv'}: ") and "word,topic" in line
+    assert lines[0].startswith(f"{CORPUS}: {tmp_path / 'train'}:1: ") and "'dog'" in lines[0]
+    lines = told(with_table(tmp_path, "cat,pets\n", {}))
+    assert lines[0].startswith(f"{CORPUS}: {tmp_path / 'table.csv'}: ") and "word,topic" in lines[0]
 
 
 def test_widths_are_checked_against_a_tables_words(tmp_path: Path) -> None:
@@ -802,22 +1003,22 @@ def test_the_schema_is_json_and_refuses_unknown_keys() -> None:
         assert model.get("additionalProperties") is False, name
 
 
-def test_every_model_of_the_configuration_refuses_unknown_keys() -> None:
-    seen, waiting = set(), [Config]
-    while waiting:
-        model = waiting.pop()
-        seen.add(model)
+def test_every_section_refuses_unknown_keys() -> None:
+    classes = settings_classes()
+    assert len(classes) > 10
+    for model in classes:
         assert model.model_config["extra"] == "forbid", model
-        waiting += [found for found in _models(model) if found not in seen]
-    assert len(seen) > 10
 
 
-def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The models among the annotations of a model's fields, however deep."""
-    found, waiting = [], [field.annotation for field in model.model_fields.values()]
+def settings_classes() -> set[type[BaseModel]]:
+    """Return all classes of settings below Config."""
+    seen, waiting = {Config}, [Config]
     while waiting:
-        annotation = waiting.pop()
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            found.append(annotation)
-        waiting += getattr(annotation, "__args__", ())
-    return found
+        annotations = [field.annotation for field in waiting.pop().model_fields.values()]
+        while annotations:
+            annotation = annotations.pop()
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                waiting += {annotation} - seen
+                seen.add(annotation)
+            annotations += getattr(annotation, "__args__", ())
+    return seen

@@ -172,5 +172,5 @@ def _pattern(words: Path) -> re.Pattern[str]:
     The file is in ROT13, so that nobody reads it by accident.
     """
     stems = codecs.decode(words.read_text(encoding="ascii"), "rot13").split()
-    alternatives = "|".join(re.sub("-$", r"\w*", stem) for stem in stems)
+    alternatives = "|".join(re.sub("-$", r"\\w*", stem) for stem in stems)
     return re.compile(rf"\b(?:{alternatives})\b", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Seeds belong to their purpose, and stay what they are."""
+"""Seeds depend on their purpose, and never change."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ PURPOSES = st.lists(st.one_of(st.text(max_size=4), st.integers(-5, 5)), max_size
 
 
 def test_known_values() -> None:
-    """A change of these numbers changes every result of every user."""
+    """If these numbers change, all results change."""
     assert derive(0) == 6197007067532723406
     assert derive(1, "corpus", 3) == 4919527819967891392
     assert numpy_generator(1, "corpus").integers(1000, size=3).tolist() == [347, 50, 482]
@@ -48,17 +48,17 @@ def test_seeds_differ_exactly_where_purposes_do(
         ((), ("",)),
     ],
 )
-def test_boundaries_and_kinds_count(
+def test_types_and_boundaries_of_purposes_count(
     one: tuple[str | int, ...], other: tuple[str | int, ...]
 ) -> None:
     assert derive(0, *one) != derive(0, *other)
 
 
-def test_seed_is_not_a_purpose() -> None:
+def test_a_seed_and_a_purpose_are_different() -> None:
     assert derive(1, 2) != derive(2, 1)
 
 
-def test_numpy_integers_are_integers_and_fractions_are_refused() -> None:
+def test_numpy_integers_are_accepted_and_other_types_refused() -> None:
     assert derive(np.int64(3), "a", np.int32(4)) == derive(3, "a", 4)
     with pytest.raises(TypeError):
         derive(0.5)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def test_numpy_integers_are_integers_and_fractions_are_refused() -> None:
         derive(0, None)  # type: ignore[arg-type]
 
 
-def test_generators_repeat_and_leave_the_global_ones_alone() -> None:
+def test_generators_repeat_and_do_not_change_the_global_ones() -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
     first, second = (numpy_generator(7, "a").normal(size=4) for _ in range(2))
     assert (first == second).all()
@@ -77,7 +77,7 @@ def test_generators_repeat_and_leave_the_global_ones_alone() -> None:
     assert (numpy_state == np.random.get_state()[1]).all()
 
 
-def test_numpy_alone_does_not_load_torch() -> None:
+def test_numpy_generators_do_not_import_torch() -> None:
     code = (
         "import sys; from scripts.anatomy.seeding import numpy_generator as g;"
         "g(0, 'a').random(); assert 'torch' not in sys.modules"

@@ -1,4 +1,4 @@
-"""A training that is stopped, killed or restarted ends where an undisturbed one ends."""
+"""A training that is stopped, killed or resumed equals an undisturbed one."""
 
 import logging
 import math
@@ -51,7 +51,7 @@ def test_learning_rates_follow_their_closed_forms(
 ) -> None:
     recipe = Recipe(steps, peak, schedule=schedule, warmup=warmup)
     s = np.arange(steps)
-    u = (s - warmup) / max(steps - warmup, 1)  # share of what follows the warm-up
+    u = (s - warmup) / max(steps - warmup, 1)  # share of the steps after the warm-up
     after = {"constant": 1 + 0 * u, "linear": 1 - u, "cosine": np.cos(np.pi * u / 2) ** 2}
     expected = peak * np.where(s < warmup, (s + 1) / max(warmup, 1), after[schedule])
     rates = [recipe.rate(step) for step in range(steps)]
@@ -59,7 +59,7 @@ def test_learning_rates_follow_their_closed_forms(
     assert min(rates) > 0  # no step is wasted, not even the last
 
 
-def test_learning_rates_by_hand() -> None:
+def test_learning_rates_of_short_schedules() -> None:
     linear = Recipe(6, 8.0, schedule="linear", warmup=2)
     assert [linear.rate(step) for step in range(6)] == [4, 8, 8, 6, 4, 2]
     cosine = Recipe(4, 1.0, schedule="cosine")
@@ -67,7 +67,7 @@ def test_learning_rates_by_hand() -> None:
 
 
 class Weight(nn.Module):
-    """One vector, so that updates can be done by hand."""
+    """One vector, whose updates have closed forms."""
 
     def __init__(self, *start: float) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Weight(nn.Module):
 
 
 def descend(folder: Path, model: Weight, loss: Callable[[int], Tensor], recipe: Recipe) -> Tensor:
-    """The vector after training."""
+    """Return the vector after training."""
     with RunState(folder, "") as state:
         fit(model, loss, recipe, state=state, seed=0, checkpoint_steps=[0])
     return model.w.detach()
@@ -121,7 +121,7 @@ def test_clipping_limits_the_norm_and_keeps_the_direction(tmp_path: Path) -> Non
         torch.testing.assert_close(moved, -step, rtol=1e-6, atol=0)
 
 
-def test_checkpoints_by_hand() -> None:
+def test_checkpoints_of_short_runs() -> None:
     assert checkpoint_steps(1000, 4) == [0, 1, 10, 100, 1000]
     assert checkpoint_steps(64, 7) == [0, 1, 2, 4, 8, 16, 32, 64]
     assert checkpoint_steps(500, 1) == [0, 500]
@@ -129,17 +129,17 @@ def test_checkpoints_by_hand() -> None:
 
 
 @given(steps=st.integers(1, 100_000), count=st.integers(1, 60))
-def test_checkpoints_begin_with_the_start_and_end_with_the_end(steps: int, count: int) -> None:
-    found = checkpoint_steps(steps, count)
-    assert found == sorted(set(found))
-    assert (found[0], found[-1]) == (0, steps)
-    assert 2 <= len(found) <= count + 1
-    # evenly spaced in the logarithm: one is a common ratio above the last, but for rounding both
+def test_checkpoints_are_log_spaced_from_the_first_step_to_the_last(steps: int, count: int) -> None:
+    spaced = checkpoint_steps(steps, count)
+    assert spaced == sorted(set(spaced))
+    assert (spaced[0], spaced[-1]) == (0, steps)
+    assert 2 <= len(spaced) <= count + 1
+    # a constant ratio between neighbours, except for rounding
     ratio = steps ** (1 / max(count - 1, 1))
-    assert (np.array(found[2:]) <= ratio * (np.array(found[1:-1]) + 0.5) + 0.5 + 1e-6).all()
+    assert (np.array(spaced[2:]) <= ratio * (np.array(spaced[1:-1]) + 0.5) + 0.5 + 1e-6).all()
 
 
-# --- stopping and going on ----------------------------------------------------------------------
+# --- stopping and resuming ----------------------------------------------------------------------
 
 
 class Net(nn.Module):
@@ -162,7 +162,7 @@ class Net(nn.Module):
 
 
 def mean_square(net: Net, *purpose: str | int) -> Tensor:
-    """The loss on data that belong to a purpose."""
+    """Return the loss on the data of a purpose."""
     generator = seeding.torch_generator(3, *purpose)
     x = torch.randn(16, 6, generator=generator).to(net.out.weight.device)
     return (net(x)[:, 0] - x.prod(dim=1)).square().mean()
@@ -178,7 +178,7 @@ def attempt(
     device: str = "cpu",
     seed: int = 3,
 ) -> tuple[Net, Run]:
-    """Train a network; `at_step` is called in the middle of every step."""
+    """Train a network, calling `at_step` in the middle of every step."""
     net = Net().to(device)
 
     def loss_at(step: int) -> Tensor:
@@ -204,7 +204,7 @@ def attempt(
 
 
 def assert_same_bits(one: tuple[Net, Run], other: tuple[Net, Run]) -> None:
-    """Equal weights, losses, checkpoints and evaluations."""
+    """Compare weights, losses, checkpoints and evaluations."""
     for name, tensor in one[0].state_dict().items():
         assert tensor.equal(other[0].state_dict()[name]), name
     np.testing.assert_array_equal(one[1].loss, other[1].loss)
@@ -215,7 +215,7 @@ def assert_same_bits(one: tuple[Net, Run], other: tuple[Net, Run]) -> None:
 
 
 def sending(number: int, *steps: int) -> Callable[[int], None]:
-    """Sends this process a signal in the middle of these steps."""
+    """Return a function that sends this process a signal in the middle of these steps."""
 
     def at_step(step: int) -> None:
         if step in steps:
@@ -225,7 +225,7 @@ def sending(number: int, *steps: int) -> Callable[[int], None]:
 
 
 @recipes
-def test_what_a_run_leaves(tmp_path: Path, recipe: Recipe) -> None:
+def test_the_history_of_a_run(tmp_path: Path, recipe: Recipe) -> None:
     net, run = attempt(tmp_path, recipe)
     untrained = Net()
     steps = checkpoint_steps(STEPS, 6)
@@ -241,7 +241,7 @@ def test_what_a_run_leaves(tmp_path: Path, recipe: Recipe) -> None:
             assert (stack[1:] != stack[:-1]).any(axis=tuple(range(1, stack.ndim))).all()
     assert net.frozen.weight.equal(untrained.frozen.weight)
     assert [record["step"] for record in run.evaluations] == steps
-    # measured without dropout, and left so
+    # evaluation mode, during evaluations and after training
     assert {record["dropout"] for record in run.evaluations} == {0.0}
     assert not net.training
     assert run.evaluations[-1]["loss"] == mean_square(net, "held out").item()
@@ -266,9 +266,9 @@ def test_stopped_and_resumed_equals_undisturbed(
     assert stopped.value.code == 143
     assert f"stopped by signal 15 after step {stop + 1}" in caplog.text
     seen: list[int] = []
-    torch.rand(draw + 1)  # the global generator is somewhere else than it was
+    torch.rand(draw + 1)  # the global generator has another state
     resumed = attempt(tmp_path / "stopped", recipe, at_step=seen.append)
-    assert seen == list(range(stop + 1, STEPS))  # the step was finished, none is done twice
+    assert seen == list(range(stop + 1, STEPS))  # the step is finished, and none is repeated
     assert_same_bits(attempt(tmp_path / "straight", recipe), resumed)
 
 
@@ -309,7 +309,7 @@ def test_crashed_and_resumed_equals_undisturbed(
 
 
 def test_seeds_differ(tmp_path: Path) -> None:
-    # the batches are the same: what differs is dropout
+    # the batches are the same, dropout differs
     _, one = attempt(tmp_path / "one", RECIPES["plain"], seed=3)
     _, other = attempt(tmp_path / "other", RECIPES["plain"], seed=4)
     assert (one.loss != other.loss).all()
@@ -325,7 +325,7 @@ def test_a_run_outside_the_main_thread(tmp_path: Path) -> None:
     assert_same_bits(attempt(tmp_path / "straight", RECIPES["adam"]), outcomes[0])
 
 
-def test_a_finished_run_trains_no_more(tmp_path: Path) -> None:
+def test_a_finished_run_does_not_train_again(tmp_path: Path) -> None:
     first = attempt(tmp_path, RECIPES["adam"], save_every=0)
     seen: list[int] = []
     again = attempt(tmp_path, RECIPES["adam"], at_step=seen.append)
@@ -333,7 +333,7 @@ def test_a_finished_run_trains_no_more(tmp_path: Path) -> None:
     assert_same_bits(first, again)
 
 
-def test_progress_and_a_loss_that_is_not_finite_are_told(
+def test_progress_and_a_loss_that_is_not_finite_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = Weight(1.0)
@@ -363,7 +363,7 @@ def test_resumed_on_a_gpu(tmp_path: Path) -> None:
 
 
 def stop(folder: Path, *, fingerprint: str = "one") -> None:
-    """Leave the state of a run that was stopped in the middle."""
+    """Store the state of a run that is stopped in the middle."""
     with pytest.raises(SystemExit):
         attempt(
             folder,
@@ -373,7 +373,7 @@ def stop(folder: Path, *, fingerprint: str = "one") -> None:
         )
 
 
-def test_a_state_of_another_fingerprint_is_dropped(tmp_path: Path) -> None:
+def test_a_state_with_another_fingerprint_is_deleted(tmp_path: Path) -> None:
     stop(tmp_path / "run", fingerprint="other")
     (tmp_path / "run" / "finished").mkdir()
     (tmp_path / "run" / "finished" / "weights").write_text("of the other run")
@@ -385,7 +385,7 @@ def test_a_state_of_another_fingerprint_is_dropped(tmp_path: Path) -> None:
     assert_same_bits(attempt(tmp_path / "straight", RECIPES["adam"]), fresh)
 
 
-def test_a_folder_without_a_fingerprint_is_dropped(tmp_path: Path) -> None:
+def test_a_state_without_a_fingerprint_is_deleted(tmp_path: Path) -> None:
     stop(tmp_path)
     (tmp_path / "fingerprint").unlink()
     with RunState(tmp_path, "one") as state:
@@ -407,7 +407,7 @@ def test_a_folder_without_a_fingerprint_is_dropped(tmp_path: Path) -> None:
     ],
     ids=["empty", "header cut", "half", "last byte", "zeros", "no step"],
 )
-def test_a_corrupt_state_is_a_fresh_start(
+def test_training_restarts_if_the_state_is_damaged(
     tmp_path: Path, spoil: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     stop(tmp_path / "run")
@@ -421,7 +421,7 @@ def test_a_corrupt_state_is_a_fresh_start(
 
 
 def flipped(content: bytes) -> bytes:
-    """One bit in the middle is another."""
+    """Return the content with a bit flipped in the middle."""
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
@@ -432,10 +432,9 @@ def flipped(content: bytes) -> bytes:
     [flipped, lambda content: content[:-5], lambda _: b"", lambda _: b"\xff\xfe", lambda _: None],
     ids=["flipped", "cut", "empty", "garbage", "gone"],
 )
-def test_whatever_of_the_state_is_damaged_the_run_ends_as_ever(
+def test_training_restarts_if_any_file_of_the_folder_is_damaged(
     tmp_path: Path, file: str, spoil: Callable[[bytes], bytes | None]
 ) -> None:
-    """A wrong bit would be trained on, or a lost checkpoint be missing from the curves."""
     stop(tmp_path / "run")
     path = tmp_path / "run" / file.format(f"{0:09d}")
     content = spoil(path.read_bytes())
@@ -451,10 +450,9 @@ def test_whatever_of_the_state_is_damaged_the_run_ends_as_ever(
     "spoil", [flipped, lambda _: b"", lambda _: b"[1]", lambda _: b"\xff"],
     ids=["flipped", "empty", "a list", "garbage"],
 )  # fmt: skip
-def test_damaged_artifacts_of_a_finished_run_do_not_come_back(
+def test_damaged_artifacts_of_a_finished_run_are_not_restored(
     tmp_path: Path, outputs: list[Path], file: str, spoil: Callable[[bytes], bytes]
 ) -> None:
-    """A deleted result would be replaced by a wrong one."""
     with RunState(tmp_path / "run", "one") as state:
         state.keep(outputs)
         for path in outputs:
@@ -465,8 +463,7 @@ def test_damaged_artifacts_of_a_finished_run_do_not_come_back(
         assert not any(path.exists() for path in outputs)
 
 
-def test_what_a_killed_writer_has_left_goes_with_the_next_run(tmp_path: Path) -> None:
-    """Every kill would leave another copy of the state on the disk, of gigabytes maybe."""
+def test_temporary_files_of_a_killed_writer_are_deleted(tmp_path: Path) -> None:
     stop(tmp_path)
     for name in (".ab12.tmp.state.safetensors", "checkpoints/.ab12.tmp.000000003.safetensors"):
         (tmp_path / name).write_text("half")
@@ -486,7 +483,7 @@ def outputs(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_kept_artifacts_come_back(tmp_path: Path, outputs: list[Path]) -> None:
+def test_kept_artifacts_are_restored(tmp_path: Path, outputs: list[Path]) -> None:
     stop(tmp_path / "run")
     with RunState(tmp_path / "run", "one") as state:
         assert not state.restore(outputs)
@@ -509,7 +506,7 @@ def test_kept_artifacts_come_back(tmp_path: Path, outputs: list[Path]) -> None:
         assert path.stat().st_mtime_ns >= (tmp_path / "input").stat().st_mtime_ns
 
 
-def test_kept_artifacts_replace_what_is_there(tmp_path: Path, outputs: list[Path]) -> None:
+def test_restored_artifacts_replace_other_files(tmp_path: Path, outputs: list[Path]) -> None:
     with RunState(tmp_path / "run", "one") as state:
         state.keep(outputs)
         outputs[0].unlink()
@@ -518,7 +515,9 @@ def test_kept_artifacts_replace_what_is_there(tmp_path: Path, outputs: list[Path
     assert outputs[0].read_text() == "the weights"
 
 
-def test_an_incomplete_set_is_not_restored(tmp_path: Path, outputs: list[Path]) -> None:
+def test_an_incomplete_set_of_artifacts_is_not_restored(
+    tmp_path: Path, outputs: list[Path]
+) -> None:
     with RunState(tmp_path / "run", "one") as state:
         state.keep(outputs[:1])
         outputs[0].unlink()
@@ -531,9 +530,9 @@ def test_an_incomplete_set_is_not_restored(tmp_path: Path, outputs: list[Path]) 
     assert outputs[0].read_text() == "trained again"
 
 
-def test_killed_while_keeping(tmp_path: Path, outputs: list[Path]) -> None:
+def test_a_kill_while_artifacts_are_kept(tmp_path: Path, outputs: list[Path]) -> None:
     with RunState(tmp_path / "run", "one") as state:
-        (tmp_path / "run" / "finishing").mkdir()  # what a kill in the middle leaves
+        (tmp_path / "run" / "finishing").mkdir()  # left by a kill
         (tmp_path / "run" / "finishing" / "weights").write_text("the weights")
         assert not state.restore(outputs)
         state.keep(outputs)
@@ -588,7 +587,7 @@ def test_a_second_process_waits_for_the_first(
 
 
 def training_job(folder: Path) -> SimpleNamespace:
-    """What the workflow gives the script that trains, for a tiny model."""
+    """Return the job of the topic study's training script for a tiny model."""
     variant = settings.TopicVariantSettings(
         model=settings.CompactModelSettings(attention="trained"),
         learning_rate=0.05,
@@ -626,7 +625,7 @@ def training_job(folder: Path) -> SimpleNamespace:
 
 
 def results(folder: Path) -> dict[Path, bytes]:
-    """All artifacts but the record of the run, which holds times."""
+    """Return all artifacts except run.json, which contains times."""
     return {
         path.relative_to(folder): path.read_bytes()
         for path in sorted(folder.glob("lda/tiny/seed*/*"))
@@ -634,7 +633,7 @@ def results(folder: Path) -> dict[Path, bytes]:
     }
 
 
-def test_killed_at_random_and_run_again(tmp_path: Path) -> None:
+def test_a_job_killed_at_random_steps_and_resumed(tmp_path: Path) -> None:
     tiny = settings.LdaCorpusSettings(
         kind="lda",
         topics=3,
@@ -650,7 +649,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path) -> None:
         corpora.save(folder / "corpus.safetensors", corpus)
     train_script.main(training_job(tmp_path / "straight"))
 
-    # the child takes its time over every step, which changes no number
+    # the child sleeps at every step, which changes no number
     code = (
         "import sys, time; from pathlib import Path; import test_training as t\n"
         "from scripts.anatomy import training\n"
@@ -680,7 +679,7 @@ def test_killed_at_random_and_run_again(tmp_path: Path) -> None:
     assert len(results(tmp_path / "straight")) == 6
     assert results(tmp_path / "killed") == results(tmp_path / "straight")
 
-    # a job that is run again after it has finished only puts its artifacts back
+    # a job that runs again after it has finished only restores its artifacts
     records = sorted(tmp_path.glob("killed/lda/tiny/seed*/run.json"))
     before = [path.read_text() for path in records]
     for path in tmp_path.glob("killed/lda/tiny/seed*/*.*"):

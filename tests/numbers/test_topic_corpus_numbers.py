@@ -1,9 +1,9 @@
-"""What the default corpus is, what it allows, and how the released code counts its pairs.
+"""Statistics of the default corpus, its baselines, and the pair counts of the released code.
 
 "Measured" numbers were computed once from the data files that Li, Li & Risteski (ICML 2023)
 released, 10,000 documents each for training, development and test; "derived" ones follow from the
-definition of the corpus. A corpus sampled here is another draw from the same distribution, which
-is what the tolerances are for.
+definition of the corpus. A corpus sampled here is another draw from the same distribution, hence
+the tolerances.
 """
 
 import math
@@ -20,7 +20,7 @@ from scripts.anatomy.topic.settings import LdaCorpusSettings
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    """As many documents as the authors released, with their settings."""
+    """A corpus of the released size and settings."""
     lda = LdaCorpusSettings(kind="lda", train=10_000, validation=10_000)
     assert (lda.topics, lda.words, lda.alpha, lda.boundaries) == (10, 100, 0.1, True)
     assert (lda.min_length, lda.max_length) == (100, 150)
@@ -29,7 +29,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def words_only() -> Corpus:
-    """The same without START and END."""
+    """A corpus of the released settings without START and END."""
     lda = LdaCorpusSettings(kind="lda", train=10_000, validation=1, boundaries=False)
     return corpora.sample(lda, np.random.default_rng(0))
 
@@ -38,27 +38,27 @@ def words_only() -> Corpus:
 
 
 def test_statistics(corpus: Corpus) -> None:
-    found = corpora.statistics(corpus)
-    assert found["documents"] == 10_000
+    result = corpora.statistics(corpus)
+    assert result["documents"] == 10_000
     # measured: 124.9 to 125.1; derived: the middle of 100 to 150
-    assert found["mean_length"] == pytest.approx(125, abs=0.5)
+    assert result["mean_length"] == pytest.approx(125, abs=0.5)
     # measured: 14.65 to 14.72; derived: sqrt((51^2 - 1) / 12) = 14.72
-    assert found["sd_length"] == pytest.approx(math.sqrt((51**2 - 1) / 12), abs=0.2)
+    assert result["sd_length"] == pytest.approx(math.sqrt((51**2 - 1) / 12), abs=0.2)
     # measured
-    assert found["mean_topics"] == pytest.approx(4.21, abs=0.05)
-    assert found["largest_share"] == pytest.approx(0.668, abs=0.01)
-    assert found["topic_entropy"] == pytest.approx(0.825, abs=0.015)
+    assert result["mean_topics"] == pytest.approx(4.21, abs=0.05)
+    assert result["largest_share"] == pytest.approx(0.668, abs=0.01)
+    assert result["topic_entropy"] == pytest.approx(0.825, abs=0.015)
 
 
 def test_histogram_of_topics_per_document(corpus: Corpus) -> None:
     counts = corpora.topic_counts(corpus.train, corpus.membership)
-    found = np.bincount((counts > 0).sum(axis=1), minlength=11)
+    result = np.bincount((counts > 0).sum(axis=1), minlength=11)
     # measured on the training file, documents of 1, 2, ..., 10 topics
     expected = [142, 802, 2165, 2810, 2407, 1202, 390, 72, 10, 0]
-    assert found[0] == 0
+    assert result[0] == 0
     # both are draws, so their difference has twice the variance of one
     np.testing.assert_array_less(
-        np.abs(found[1:] - expected), 5 * np.sqrt(2 * np.array(expected)) + 5
+        np.abs(result[1:] - expected), 5 * np.sqrt(2 * np.array(expected)) + 5
     )
 
 
@@ -77,7 +77,7 @@ def test_shares_of_topics_are_those_of_the_prior(corpus: Corpus) -> None:
 def test_oracle_floor(corpus: Corpus) -> None:
     # derived: ln 10 + psi(2) - psi(1.1)
     assert baselines.oracle_loss(10, 10, 0.1) == pytest.approx(3.1491, abs=5e-5)
-    # the same by sampling mixtures: ln v + their mean entropy
+    # by sampling mixtures: ln v + their mean entropy
     mixtures = np.random.default_rng(0).dirichlet(np.full(6, 0.7), size=200_000)
     entropy = -(mixtures * np.log(np.maximum(mixtures, 1e-300))).sum(axis=1).mean()
     assert baselines.oracle_loss(7, 6, 0.7) == pytest.approx(math.log(7) + entropy, abs=0.005)
@@ -101,8 +101,8 @@ def test_bayes_floor_by_a_plain_loop() -> None:
         kind="lda", topics=3, words=6, alpha=0.4, min_length=3, max_length=9, train=40
     )
     small = corpora.sample(lda, np.random.default_rng(2))
-    found = baselines.bayes_loss(small.train, small.membership, 0.4, np.random.default_rng(3))
-    chosen = np.random.default_rng(3).random(small.train.shape) < 0.15  # as the function draws
+    loss = baselines.bayes_loss(small.train, small.membership, 0.4, np.random.default_rng(3))
+    chosen = np.random.default_rng(3).random(small.train.shape) < 0.15
     losses = []
     for row, selected in zip(small.train, chosen, strict=True):
         words = [
@@ -114,10 +114,10 @@ def test_bayes_floor_by_a_plain_loop() -> None:
                 chance = (seen.count(word // 2) + 0.4) / (len(seen) + 3 * 0.4) / 2
                 losses.append(-math.log(chance))
     assert len(losses) > 20
-    assert found == pytest.approx(np.mean(losses))
+    assert loss == pytest.approx(np.mean(losses))
 
 
-def test_masking_of_the_fits() -> None:
+def test_masking_of_the_baselines() -> None:
     # BERT's shares, as everywhere in the paper; three documents of START, 99,998 words and END
     rng = np.random.default_rng(8)
     documents = rng.integers(FIRST_WORD, 104, size=(3, 100_000))
@@ -128,7 +128,7 @@ def test_masking_of_the_fits() -> None:
     assert selected.mean() == pytest.approx(0.15, abs=0.003)
     assert (observed[~selected] == documents[~selected]).all()
     seen, true = observed[selected], documents[selected]
-    # random words are the true one by chance once in a hundred
+    # a random word is the true one with probability 1/100
     assert (seen == true).mean() == pytest.approx(0.1 + 0.1 / 100, abs=0.007)
     assert (seen == 1).mean() == pytest.approx(0.8, abs=0.01)
     drawn = seen[(seen != true) & (seen != 1)]
@@ -149,15 +149,15 @@ def test_squared_loss_contrast(
     corpus: Corpus, words_only: Corpus, visible: bool, boundaries: bool, contrast: float
 ) -> None:
     documents = corpus.train if boundaries else words_only.train
-    found = baselines.fit_blocks_squared(
+    fit = baselines.fit_blocks_squared(
         documents, corpus.membership, np.random.default_rng(4), visible=visible
     )
-    assert found.contrast == pytest.approx(contrast, abs=0.002)
+    assert fit.contrast == pytest.approx(contrast, abs=0.002)
     if visible:
         # measured: 0.9449 to 0.9455
-        assert 0.9449 - 0.001 < found.loss < 0.9455 + 0.001
+        assert 0.9449 - 0.001 < fit.loss < 0.9455 + 0.001
     # the loss of always answering 0 is 1
-    assert found.loss < 1
+    assert fit.loss < 1
 
 
 @pytest.mark.parametrize(
@@ -168,17 +168,17 @@ def test_squared_loss_contrast(
 def test_cross_entropy_contrast(
     corpus: Corpus, visible: bool, contrast: tuple[float, float], loss: tuple[float, float]
 ) -> None:
-    found = baselines.fit_blocks_cross_entropy(
+    fit = baselines.fit_blocks_cross_entropy(
         corpus.train, corpus.membership, np.random.default_rng(5), visible=visible
     )
-    assert contrast[0] - 0.15 < found.contrast < contrast[1] + 0.15
-    assert loss[0] - 0.01 < found.loss < loss[1] + 0.01
-    assert found.loss > 3.173 - 0.01  # no predictor is below the floor
+    assert contrast[0] - 0.15 < fit.contrast < contrast[1] + 0.15
+    assert loss[0] - 0.01 < fit.loss < loss[1] + 0.01
+    assert fit.loss > 3.173 - 0.01  # no predictor is below the floor
 
 
 @pytest.mark.parametrize("visible", [True, False])
-def test_block_fits_against_a_dense_search(visible: bool) -> None:
-    # one word and one position at a time, over documents of six words in three topics
+def test_block_fits_against_dense_least_squares_and_search(visible: bool) -> None:
+    # one word and one position at a time, with six words in three topics
     lda = LdaCorpusSettings(
         kind="lda", topics=3, words=6, alpha=0.4, min_length=6, max_length=9, train=60
     )
@@ -186,10 +186,12 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
     rng = np.random.default_rng(7)
     selected = baselines._select(small.train, rng)
     observed = baselines._replace(small.train, selected, 6, rng)
-    squares, logits = [], []  # of every selected word: features of each output, and the truth
+    squares, logits = [], []  # for every selected word: features of each output, and the target
     for row, seen, chosen in zip(small.train, observed, selected, strict=True):
-        places = [i for i, token in enumerate(row) if token != PAD and (visible or not chosen[i])]
-        share = [np.mean([seen[i] == token for i in places]) for token in range(10)]
+        positions = [
+            i for i, token in enumerate(row) if token != PAD and (visible or not chosen[i])
+        ]
+        share = [np.mean([seen[i] == token for i in positions]) for token in range(10)]
         for word in (row[i] - FIRST_WORD for i in np.flatnonzero(chosen)):
             features = []
             for out in range(6):
@@ -201,11 +203,11 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
     aim = np.concatenate([one_hot for _, one_hot in squares])
     solution = np.linalg.lstsq(design, aim, rcond=None)[0]
     loss = np.square(design @ solution - aim).sum() / len(squares)
-    found = baselines.fit_blocks_squared(
+    fit = baselines.fit_blocks_squared(
         small.train, small.membership, np.random.default_rng(7), visible=visible
     )
-    assert found.contrast == pytest.approx(solution[0] - solution[1], rel=1e-6)
-    assert found.loss == pytest.approx(loss, rel=1e-6)
+    assert fit.contrast == pytest.approx(solution[0] - solution[1], rel=1e-6)
+    assert fit.loss == pytest.approx(loss, rel=1e-6)
 
     def cross_entropy(contrast: float) -> float:
         each = [np.log(np.exp(contrast * z).sum()) - contrast * z[word] for z, word in logits]
@@ -219,13 +221,13 @@ def test_block_fits_against_a_dense_search(visible: bool) -> None:
         assert cross_entropy(best.contrast * nearby) > best.loss
 
 
-def test_yardsticks_are_all_there(corpus: Corpus) -> None:
+def test_all_baselines_of_a_corpus(corpus: Corpus) -> None:
     few = Corpus(corpus.train[:300], corpus.validation[:300], corpus.membership)
     fits = {f"{a}_{b}" for a in ("squared", "cross_entropy") for b in ("visible", "hidden")}
-    found = baselines.all_baselines(few, 0.1, np.random.default_rng(0))
-    assert found.keys() == fits | {"floor"}
-    assert found["floor"]["bayes"] > found["floor"]["oracle"]
-    assert found["squared_visible"]["contrast"] > found["squared_hidden"]["contrast"]
+    result = baselines.all_baselines(few, 0.1, np.random.default_rng(0))
+    assert result.keys() == fits | {"floor"}
+    assert result["floor"]["bayes"] > result["floor"]["oracle"]
+    assert result["squared_visible"]["contrast"] > result["squared_hidden"]["contrast"]
     assert baselines.all_baselines(few, None, np.random.default_rng(0)).keys() == fits
 
 
@@ -235,9 +237,9 @@ def test_yardsticks_are_all_there(corpus: Corpus) -> None:
 def released_loop(
     documents: np.ndarray, *, fixed: bool, count: int, max_length: int
 ) -> dict[str, int]:
-    """Two loops over the positions of a document, in the order of the released code's branches."""
+    """Count pairs with two loops over positions, in the order of the released code's branches."""
     topics = {word + (FIRST_WORD if fixed else 0): {word // 10} for word in range(100)}
-    found = {"same": 0, "topic": 0, "different": 0, "empty": 0}
+    result = {"same": 0, "topic": 0, "different": 0, "empty": 0}
     for row in documents[:count].tolist():
         tokens = [token for token in row if token not in (PAD, END)][:max_length]
         if fixed:
@@ -246,14 +248,14 @@ def released_loop(
         for i in range(len(tokens)):
             for j in range(len(tokens)):
                 if tokens[i] == tokens[j]:
-                    found["same"] += 1
+                    result["same"] += 1
                 elif not of_token[i] or not of_token[j]:
-                    found["empty"] += 1
+                    result["empty"] += 1
                 elif of_token[i] & of_token[j]:
-                    found["topic"] += 1
+                    result["topic"] += 1
                 else:
-                    found["different"] += 1
-    return found
+                    result["different"] += 1
+    return result
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -261,31 +263,32 @@ def released_loop(
 def test_pair_counts_against_the_released_loops(
     corpus: Corpus, fixed: bool, count: int, max_length: int
 ) -> None:
-    found = baselines.released_pair_counts(
+    counts = baselines.released_pair_counts(
         corpus.validation, corpus.membership, fixed=fixed, count=count, max_length=max_length
     )
-    assert found == released_loop(
+    assert counts == released_loop(
         corpus.validation, fixed=fixed, count=count, max_length=max_length
     )
-    assert sum(found.values()) == count * (max_length - fixed) ** 2
+    assert sum(counts.values()) == count * (max_length - fixed) ** 2
     if fixed:
-        assert found["empty"] == 0
+        assert counts["empty"] == 0
 
 
 def test_pair_counts_at_the_released_sizes(corpus: Corpus) -> None:
     # measured on the development file, 500 documents of 100 tokens: the faulty lookup by token id,
-    # and the same with the lookup by word. Documents here are others, so within a few percent.
+    # and the same with the lookup by word. Documents here are another sample, so within a few
+    # percent.
     expected = {
         False: {"same": 319_724, "topic": 1_214_976, "different": 3_132_390, "empty": 332_910},
         True: {"same": 319_224, "topic": 2_432_394, "different": 2_148_882, "empty": 0},
     }
     for fixed, counts in expected.items():
-        found = [
+        per_part = [
             baselines.released_pair_counts(part, corpus.membership, fixed=fixed)
             for part in np.split(corpus.validation, 20)
         ]
-        assert sum(found[0].values()) == sum(counts.values())
+        assert sum(per_part[0].values()) == sum(counts.values())
         for name, count in counts.items():
-            spread = [part[name] for part in found]
+            spread = [part[name] for part in per_part]
             assert abs(np.mean(spread) - count) <= 4 * np.std(spread, ddof=1), name
             assert np.mean(spread) == pytest.approx(count, rel=0.12), name

@@ -1,4 +1,4 @@
-"""The optima for documents of finite length, against simulation and against plain loops."""
+"""The optima for documents of finite length, compared with simulation and plain loops."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_long_documents_give_theorem_2() -> None:
 
 @pytest.mark.parametrize("length", [5, 20])
 def test_short_documents_give_the_least_squares_solution(length: int) -> None:
-    """The closed form against a full regression of targets on observed token shares."""
+    """The closed form equals a regression of targets on observed token shares."""
     rng = np.random.default_rng(0)
     words, topics = SETTING.n_words, SETTING.topics
     count = 400_000
@@ -59,8 +59,7 @@ def test_short_documents_give_the_least_squares_solution(length: int) -> None:
     np.add.at(shares, (np.arange(count)[:, None], seen), 1 / length)
     onehot = np.eye(words)[target[:, 0]]
     W = np.linalg.solve(shares.T @ shares, shares.T @ onehot).T
-    same = np.repeat(np.arange(topics), SETTING.words_per_topic)
-    block = same[:, None] == same
+    block = theory.same_topic(SETTING)
     predicted = theory.finite_value(SETTING, length=length)
     assert W[:, :-1][block].mean() == pytest.approx(predicted.same, abs=2e-3)
     assert W[:, :-1][~block].mean() == pytest.approx(predicted.different, abs=2e-3)
@@ -73,7 +72,7 @@ def test_mask_column_of_150_words() -> None:
     assert blocks.mask_column == pytest.approx(0.01, abs=1e-6)
 
 
-def test_best_ratio_is_what_plain_loops_find() -> None:
+def test_best_ratio_equals_that_of_plain_loops() -> None:
     """Minimise the loss written position by position, over R and MASK's weight."""
     corpus = documents(15, 60, np.random.default_rng(1))
     blocks = theory.optimal_value(SETTING)
@@ -86,10 +85,10 @@ def test_best_ratio_is_what_plain_loops_find() -> None:
         ratio, of_mask = np.exp(logs)
         losses = []
         for true, seen, chosen in zip(corpus.train, observed, selected, strict=True):
-            for place in np.flatnonzero(chosen):
-                if seen[place] == MASK:
+            for position in np.flatnonzero(chosen):
+                if seen[position] == MASK:
                     continue
-                query = topic[seen[place] - FIRST_WORD]
+                query = topic[seen[position] - FIRST_WORD]
                 weight = np.zeros(1 + SETTING.topics)
                 for token in seen:
                     if token == MASK:
@@ -104,12 +103,12 @@ def test_best_ratio_is_what_plain_loops_find() -> None:
                     + blocks.different * (1 - weight[-1])
                     + blocks.mask_column * weight[-1]
                 )
-                output[true[place] - FIRST_WORD] -= 1
+                output[true[position] - FIRST_WORD] -= 1
                 losses.append(np.square(output).sum())
         return float(np.mean(losses))
 
     expected = np.exp(minimize(loss, np.zeros(2), method="Nelder-Mead").x[0])
-    found = baselines.best_attention_ratio(
+    result = baselines.best_attention_ratio(
         corpus.train, corpus.membership, blocks, np.random.default_rng(2)
     )
-    assert found == pytest.approx(expected, rel=1e-3)
+    assert result == pytest.approx(expected, rel=1e-3)

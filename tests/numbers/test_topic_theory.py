@@ -1,9 +1,8 @@
-"""Closed forms of the topic theory against independent computations and known numbers.
+"""Closed forms of Theorems 1 to 3 compared with independent computations and known numbers.
 
-The setting is that of Theorems 1 to 3 of Li, Li & Risteski (ICML 2023). The paper's constants were
-not at hand, so an expected number is either an independent computation in this file (dense
-ridge over all documents, enumeration of a loss) or was computed once from the formulas derived
-for this project with the arithmetic that its comment names.
+The theorems are those of Li, Li & Risteski (ICML 2023). An expected number is either computed
+independently in this file (dense ridge over all documents, enumeration of a loss) or was computed
+once from the derived formulas with the arithmetic in its comment.
 """
 
 import itertools
@@ -82,7 +81,7 @@ def minimum_norm(setting: TheorySetting) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "value"),
     [
         ({"topics": 1}, "topics=1"),
         ({"words_per_topic": 0}, "words_per_topic=0"),
@@ -96,13 +95,13 @@ def minimum_norm(setting: TheorySetting) -> np.ndarray:
         ({"p_c": 0.6, "p_r": 0.5}, "0.6 \\+ 0.5"),
     ],
 )
-def test_setting_out_of_range_names_the_value(change: dict[str, float], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_a_value_out_of_range_is_refused(change: dict[str, float], value: str) -> None:
+    with pytest.raises(ValueError, match=value):
         replace(BERT, **change)
 
 
 def test_shares_of_the_context() -> None:
-    # BERT's values put in by hand: c = 1 - 0.9 * 0.15, p_0 = 0.15 * 0.8, p_m p_r = 0.15 * 0.1
+    # BERT's values: c = 1 - 0.9 * 0.15, p_0 = 0.15 * 0.8, p_m p_r = 0.15 * 0.1
     assert BERT.c == pytest.approx(0.865)
     assert BERT.p_mask == pytest.approx(0.12)
     assert BERT.p_random == pytest.approx(0.015)
@@ -145,7 +144,7 @@ def test_every_member_of_the_family_predicts_every_document(
         assert block_contrast(E, setting) == pytest.approx(theory.gram_contrast(setting))
 
 
-def test_outside_the_family_documents_are_missed() -> None:
+def test_a_matrix_outside_the_family_has_an_error() -> None:
     E = theory.embedding_gram_family(BERT, np.zeros(101), rng=np.random.default_rng(0))
     E[7, 23] += 0.1  # changes one block-row sum by 0.1: off by 0.1 s_in in documents with topic 2
     assert theory.theorem1_residual(E, BERT) == pytest.approx(0.1 * BERT.s_in)
@@ -156,7 +155,7 @@ def test_gram_contrast_at_bert_values() -> None:
     assert theory.gram_contrast(BERT) == pytest.approx(0.11561, abs=5e-6)
 
 
-def test_family_refuses_what_cannot_be_optimal() -> None:
+def test_family_refuses_arguments_without_optimum() -> None:
     with pytest.raises(ValueError, match="shape"):
         theory.embedding_gram_family(BERT, np.zeros(100))
     with pytest.raises(ValueError, match="no MASK"):
@@ -194,7 +193,7 @@ def test_value_blocks_under_a_finite_penalty(
 
 @pytest.mark.parametrize("setting", [*RIDGE_SETTINGS, TheorySetting(4, 3, 4)])
 @pytest.mark.parametrize("l2", [1e-1, 1e-3, 1e-5])
-def test_blocks_are_the_whole_ridge_solution(setting: TheorySetting, l2: float) -> None:
+def test_blocks_equal_the_dense_ridge_solution(setting: TheorySetting, l2: float) -> None:
     blocks = theory.value_matrix(theory.optimal_value(setting, l2=l2), theory.same_topic(setting))
     np.testing.assert_allclose(blocks, dense_ridge(setting, l2), atol=1e-10)
 
@@ -216,7 +215,7 @@ def test_hidden_positions_leave_a_clean_context() -> None:
     assert as_tuple(blocks) == pytest.approx((0.1, 0, 0), abs=1e-15)
 
 
-def test_value_refuses_what_is_not_defined() -> None:
+def test_value_refuses_undefined_arguments() -> None:
     with pytest.raises(ValueError, match="l2=-1"):
         theory.optimal_value(BERT, l2=-1)
     with pytest.raises(ValueError, match="tau=10"):
@@ -250,18 +249,13 @@ def test_optimal_value_is_the_smallest_member_of_the_family(
 def enumerated_loss(
     setting: TheorySetting, W_V: np.ndarray, weights: tuple[float, float, float]
 ) -> float:
-    """Expected loss by going through documents, true words and observed query tokens.
+    """Return the expected loss by enumeration of documents, true words and query tokens.
 
-    Follows the definition of the model and knows nothing of R: key token j has the attention
+    It follows the definition of the model and does not use R: key token j has the attention
     weight (c_1, c_2 or c_3) times its share of the context.
     """
-    T, v, p_m, p_c, p_r = (
-        setting.topics,
-        setting.words_per_topic,
-        setting.p_m,
-        setting.p_c,
-        setting.p_r,
-    )
+    T, v = setting.topics, setting.words_per_topic
+    p_m, p_c, p_r = setting.p_m, setting.p_c, setting.p_r
     tokens = range(1 + T * v)
     topic = [None] + [t for t in range(T) for _ in range(v)]
 
@@ -273,12 +267,12 @@ def enumerated_loss(
         return weights[1] if topic[query] == topic[key] else weights[2]
 
     def observed(word: int) -> np.ndarray:
-        """What a selected position that holds the word shows."""
-        shown = np.zeros(1 + T * v)
-        shown[word] += p_c
-        shown[1:] += p_r / (T * v)
-        shown[0] += 1 - p_c - p_r
-        return shown
+        """Return the distribution of what a selected position with this word shows."""
+        probability = np.zeros(1 + T * v)
+        probability[word] += p_c
+        probability[1:] += p_r / (T * v)
+        probability[0] += 1 - p_c - p_r
+        return probability
 
     total = 0.0
     documents = list(itertools.combinations(range(T), setting.tau))
@@ -336,40 +330,40 @@ def test_uniform_attention_has_the_loss_of_theorem_2() -> None:
 
 BEST_RATIOS = {
     # tau: R* at v = 10, BERT's masking, for T = 10, 20, 100, 1000, 1e5. Source: the stationary
-    # point of the loss in 40-digit arithmetic (mpmath); to 3 or 4 digits also found by an
-    # independent minimisation when the loss was derived for this project.
+    # point of the loss in 40-digit arithmetic (mpmath); to 3 or 4 digits also the
+    # result of an independent minimisation.
     2: (5.7629128, 7.634947, 11.701767, 13.76222, 14.049718),
     3: (7.0050686, 10.023425, 17.255868, 21.238299, 21.811106),
     4: (7.7160264, 11.605101, 21.99428, 28.382813, 29.343652),
     5: (8.1844753, 12.754738, 26.177731, 35.364045, 36.812585),
     8: (8.953101, 14.883734, 36.344848, 55.613818, 59.100556),
 }
-# the closed form for T -> infinity, to three decimals, c = 0.865 put in by hand
+# the closed form for T -> infinity, to three decimals, with c = 0.865
 LIMITS = {2: 14.053, 3: 21.817, 4: 29.354, 5: 36.828, 8: 59.138}
 
 
 @pytest.mark.parametrize("tau", BEST_RATIOS)
 def test_best_attention_ratio(tau: int) -> None:
-    found = [
+    ratio = [
         theory.optimal_attention_ratio(TheorySetting(T, 10, tau))
         for T in (10, 20, 100, 1000, 10**5)
     ]
-    assert found == pytest.approx(BEST_RATIOS[tau], rel=1e-7)
+    assert ratio == pytest.approx(BEST_RATIOS[tau], rel=1e-7)
     limit = theory.attention_ratio_limit(tau, p_m=0.15, p_c=0.1)
     assert limit == pytest.approx(LIMITS[tau], abs=5e-4)
-    assert found[-1] == pytest.approx(limit, rel=1e-3)  # off by O(1/T): 6e-4 at tau = 8
+    assert ratio[-1] == pytest.approx(limit, rel=1e-3)  # off by O(1/T): 6e-4 at tau = 8
 
 
 @pytest.mark.parametrize("v", [2, 50])
 @pytest.mark.parametrize("p_r", [0.0, 0.4])
-def test_limit_of_many_topics_knows_neither_v_nor_p_r(v: int, p_r: float) -> None:
+def test_limit_of_many_topics_depends_neither_on_v_nor_on_p_r(v: int, p_r: float) -> None:
     best = theory.optimal_attention_ratio(TheorySetting(10**6, v, 3, p_m=0.3, p_c=0.2, p_r=p_r))
     assert best == pytest.approx(theory.attention_ratio_limit(3, p_m=0.3, p_c=0.2), rel=1e-4)
 
 
 @pytest.mark.parametrize(
     ("T", "p_c", "expected"),
-    [(10, 0.1, 11), (40, 0.1, 41), (10, 0.4, 41), (10**4, 0.1, 10001)],  # 1 + T p_c/p_r by hand
+    [(10, 0.1, 11), (40, 0.1, 41), (10, 0.4, 41), (10**4, 0.1, 10001)],  # 1 + T p_c/p_r
 )
 def test_vanishing_masks_and_hidden_positions(T: int, p_c: float, expected: float) -> None:
     assert theory.vanishing_mask_ratio(T, p_c=p_c, p_r=0.1) == pytest.approx(expected)
@@ -383,13 +377,13 @@ def test_vanishing_masks_and_hidden_positions(T: int, p_c: float, expected: floa
 
 @pytest.mark.parametrize("setting", [TheorySetting(T, v, 1) for T in (2, 10, 100) for v in (1, 10)])
 def test_one_topic_a_document_needs_no_attention(setting: TheorySetting) -> None:
-    # nothing to tell apart: uniform attention is best, found at every T and v tried
+    # uniform attention is optimal
     assert theory.optimal_attention_ratio(setting) == pytest.approx(1, rel=1e-9)
     assert theory.attention_ratio_limit(1, p_m=0.15, p_c=0.1) == pytest.approx(1)
 
 
 def test_without_correct_queries_attention_stays_uniform() -> None:
-    # a random query word says nothing about the target; found at every T and tau tried
+    # a random query word has no information about the target
     for tau in (2, 4):
         best = theory.optimal_attention_ratio(TheorySetting(10, 10, tau, p_c=0.0))
         assert best == pytest.approx(1, rel=1e-9)
@@ -399,7 +393,7 @@ def test_without_correct_queries_attention_stays_uniform() -> None:
 @hypothesis_settings(max_examples=60, deadline=None, derandomize=True)
 def test_own_topic_gets_more_attention(setting: TheorySetting) -> None:
     best = theory.optimal_attention_ratio(setting)
-    # the lower bound is Theorem 3's claim; the upper one was found numerically, not proved
+    # the lower bound is Theorem 3's claim; the upper one was observed, not proved
     assert 1 < best < theory.vanishing_mask_ratio(setting.topics, setting.p_c, setting.p_r)
     nearby = theory.attention_loss(best * np.array([0.9, 1.0, 1.1]), setting)
     assert nearby.argmin() == 1

@@ -1,4 +1,4 @@
-"""Documents are what their settings say, sampled or read from files."""
+"""Corpora sampled from settings or read from files, their statistics and their storage."""
 
 import itertools
 from pathlib import Path
@@ -28,9 +28,9 @@ def rng(seed: int = 0) -> np.random.Generator:
 @st.composite
 def sampled(draw: st.DrawFn) -> SampledCorpusSettings:
     """Settings of any sampled corpus, small."""
-    topics = draw(st.integers(1, 6))
-    min_length = draw(st.integers(1, 6))
+    topics, min_length = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     shared = {
+        "words": topics * draw(st.integers(1, 5)),
         "topics": topics,
         "min_length": min_length,
         "max_length": min_length + draw(st.integers(0, 6)),
@@ -38,18 +38,14 @@ def sampled(draw: st.DrawFn) -> SampledCorpusSettings:
         "validation": draw(st.integers(1, 10)),
         "boundaries": draw(st.booleans()),
     }
-    words = topics * draw(st.integers(1, 5))
     match draw(st.sampled_from(["lda", "exact", "overlap"])):
         case "lda":
-            alpha = draw(st.floats(0.02, 5))
-            return LdaCorpusSettings(kind="lda", words=words, alpha=alpha, **shared)
+            return LdaCorpusSettings(kind="lda", alpha=draw(st.floats(0.02, 5)), **shared)
         case "exact":
-            tau = draw(st.integers(1, topics))
-            return ExactCorpusSettings(kind="exact", words=words, tau=tau, **shared)
+            return ExactCorpusSettings(kind="exact", tau=draw(st.integers(1, topics)), **shared)
         case _:
-            return OverlapCorpusSettings(
-                kind="overlap", words=words, beta=draw(st.floats(0.05, 5)), **shared
-            )
+            beta = draw(st.floats(0.05, 5))
+            return OverlapCorpusSettings(kind="overlap", beta=beta, **shared)
 
 
 # --- sampled documents --------------------------------------------------------------------------
@@ -63,11 +59,11 @@ def test_token_ids_are_those_of_the_released_code() -> None:
 def test_documents_are_framed_words_of_allowed_lengths(
     corpus: SampledCorpusSettings, seed: int
 ) -> None:
-    found = corpora.sample(corpus, rng(seed))
+    drawn = corpora.sample(corpus, rng(seed))
     ends = 2 if corpus.boundaries else 0
-    assert found.d_vocab == corpus.words + 4
-    assert found.membership.shape == (corpus.words, corpus.topics)
-    for documents, count in ((found.train, corpus.train), (found.validation, corpus.validation)):
+    assert drawn.d_vocab == corpus.words + 4
+    assert drawn.membership.shape == (corpus.words, corpus.topics)
+    for documents, count in ((drawn.train, corpus.train), (drawn.validation, corpus.validation)):
         assert documents.dtype == np.int16
         assert documents.shape == (count, corpus.max_length + ends)
         for row in documents.tolist():
@@ -76,16 +72,16 @@ def test_documents_are_framed_words_of_allowed_lengths(
                 assert (document[0], document[-1]) == (START, END)
                 document = document[1:-1]
             assert corpus.min_length <= len(document) <= corpus.max_length
-            assert all(FIRST_WORD <= token < found.d_vocab for token in document)
+            assert all(FIRST_WORD <= token < drawn.d_vocab for token in document)
 
 
-def test_every_length_and_every_word_occurs() -> None:
+def test_all_lengths_and_words_occur() -> None:
     corpus = LdaCorpusSettings(
         kind="lda", topics=3, words=12, alpha=1, min_length=2, max_length=5, train=400
     )
     documents = corpora.sample(corpus, rng()).train
     lengths = corpora.word_mask(documents).sum(axis=1)
-    # the end of a uniform range is easily missed: each of 4 lengths has 100 documents, sd 9
+    # each of 4 lengths has 100 documents on average, sd 9
     assert np.bincount(lengths).tolist()[:2] == [0, 0]
     assert (np.abs(np.bincount(lengths)[2:] - 100) < 45).all()
     assert np.unique(documents).tolist() == [PAD, START, END, *range(4, 16)]
@@ -100,7 +96,7 @@ def test_the_same_generator_gives_the_same_corpus(corpus: SampledCorpusSettings)
 
 
 @pytest.mark.parametrize("count", [1999, 2000, 2001, 4003])
-def test_documents_drawn_in_parts_are_all_there_and_differ(count: int) -> None:
+def test_documents_drawn_in_chunks_are_complete_and_distinct(count: int) -> None:
     corpus = LdaCorpusSettings(kind="lda", min_length=12, max_length=12, train=count, validation=1)
     documents = corpora.sample(corpus, rng()).train
     assert len(documents) == count
@@ -109,15 +105,15 @@ def test_documents_drawn_in_parts_are_all_there_and_differ(count: int) -> None:
 
 def test_training_and_held_out_documents_differ() -> None:
     corpus = ExactCorpusSettings(kind="exact", train=20, validation=20)
-    found = corpora.sample(corpus, rng())
-    assert (found.train != found.validation).any(axis=1).all()
+    drawn = corpora.sample(corpus, rng())
+    assert (drawn.train != drawn.validation).any(axis=1).all()
 
 
 @pytest.mark.parametrize("words", [6, 12])
 def test_blocks_are_consecutive(words: int) -> None:
-    found = corpora.block_membership(words, 3)
-    assert found.sum(axis=1).tolist() == [1] * words
-    assert found.argmax(axis=1).tolist() == [word // (words // 3) for word in range(words)]
+    membership = corpora.block_membership(words, 3)
+    assert membership.sum(axis=1).tolist() == [1] * words
+    assert membership.argmax(axis=1).tolist() == [word // (words // 3) for word in range(words)]
 
 
 @pytest.mark.parametrize("tau", [1, 2, 5])
@@ -125,8 +121,8 @@ def test_exact_documents_have_tau_topics_in_equal_shares(tau: int) -> None:
     corpus = ExactCorpusSettings(
         kind="exact", topics=5, words=20, tau=tau, train=3000, validation=1
     )
-    found = corpora.sample(corpus, rng())
-    counts = corpora.topic_counts(found.train, found.membership)
+    drawn = corpora.sample(corpus, rng())
+    counts = corpora.topic_counts(drawn.train, drawn.membership)
     assert (counts.sum(axis=1) == 150).all()
     # 150 words miss one of tau topics with chance tau (1 - 1/tau)^150 < 1e-14
     assert ((counts > 0).sum(axis=1) == tau).all()
@@ -140,7 +136,7 @@ def test_exact_documents_have_tau_topics_in_equal_shares(tau: int) -> None:
     subsets = {tuple(np.flatnonzero(row)) for row in counts}
     assert subsets == set(itertools.combinations(range(5), tau))
     # words of a topic are equally likely: 22,500 of each are expected, sd about 150
-    words = np.bincount(found.train[found.train >= FIRST_WORD], minlength=24)[FIRST_WORD:]
+    words = np.bincount(drawn.train[drawn.train >= FIRST_WORD], minlength=24)[FIRST_WORD:]
     assert (np.abs(words / 22_500 - 1) < 0.15).all()
     within = words.reshape(5, 4) / words.reshape(5, 4).sum(axis=1, keepdims=True)
     assert (np.abs(within - 0.25) < 0.015).all()
@@ -148,26 +144,20 @@ def test_exact_documents_have_tau_topics_in_equal_shares(tau: int) -> None:
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 20.0])
 def test_lda_mixtures_have_the_moments_of_their_prior(alpha: float) -> None:
+    lengths = {"min_length": 60, "max_length": 60}
     corpus = LdaCorpusSettings(
-        kind="lda",
-        topics=4,
-        words=8,
-        alpha=alpha,
-        min_length=60,
-        max_length=60,
-        train=4000,
-        validation=1,
+        kind="lda", topics=4, words=8, alpha=alpha, train=4000, validation=1, **lengths
     )
-    found = corpora.sample(corpus, rng())
-    counts = corpora.topic_counts(found.train, found.membership)
+    drawn = corpora.sample(corpus, rng())
+    counts = corpora.topic_counts(drawn.train, drawn.membership)
     # Dirichlet-multinomial: mean n/T, variance n (1/T) (1 - 1/T) (n + T alpha) / (1 + T alpha)
     variance = 60 * (1 / 4) * (3 / 4) * (60 + 4 * alpha) / (1 + 4 * alpha)
     np.testing.assert_allclose(counts.mean(axis=0), 15, atol=5 * np.sqrt(variance / 4000))
     assert counts.var(axis=0).mean() == pytest.approx(variance, rel=0.06)
     # and the words of a document are exchangeable: the first half is like the second
     halves = [
-        corpora.topic_counts(half, found.membership)
-        for half in (found.train[:, 1:31], found.train[:, 31:61])
+        corpora.topic_counts(half, drawn.membership)
+        for half in (drawn.train[:, 1:31], drawn.train[:, 31:61])
     ]
     covariance = np.mean((halves[0] - 7.5) * (halves[1] - 7.5))
     assert covariance == pytest.approx(30 * 30 * (3 / 16) / (1 + 4 * alpha), rel=0.15)
@@ -175,26 +165,19 @@ def test_lda_mixtures_have_the_moments_of_their_prior(alpha: float) -> None:
 
 def overlap(**changes: object) -> OverlapCorpusSettings:
     """A corpus whose topics share words."""
-    plain = {
-        "kind": "overlap",
-        "topics": 4,
-        "words": 30,
-        "beta": 0.2,
-        "train": 2000,
-        "validation": 1,
-    }
-    return OverlapCorpusSettings.model_validate(plain | changes)
+    defaults = {"topics": 4, "words": 30, "beta": 0.2, "train": 2000, "validation": 1}
+    return OverlapCorpusSettings.model_validate({"kind": "overlap"} | defaults | changes)
 
 
 def test_overlap_membership_is_the_share_of_a_words_probability() -> None:
     corpus = overlap(membership=0.3, alpha=0.5, train=8000)
-    found = corpora.sample(corpus, rng())
-    topic_words = rng().dirichlet(np.full(30, 0.2), size=4)  # the first draw of that generator
+    result = corpora.sample(corpus, rng())
+    topic_words = rng().dirichlet(np.full(30, 0.2), size=4)  # the first draw of the generator
     share = topic_words / topic_words.sum(axis=0)
-    np.testing.assert_array_equal(found.membership, (share >= 0.3).T)
-    assert set(found.membership.sum(axis=1)) >= {1, 2}  # some words are shared
+    np.testing.assert_array_equal(result.membership, (share >= 0.3).T)
+    assert set(result.membership.sum(axis=1)) >= {1, 2}  # some words are shared
     # documents are drawn from these topics: over a symmetric prior a word's chance is the mean
-    words = found.train[found.train >= FIRST_WORD] - FIRST_WORD
+    words = result.train[result.train >= FIRST_WORD] - FIRST_WORD
     chance = np.bincount(words, minlength=30) / len(words)
     np.testing.assert_allclose(chance, topic_words.mean(axis=0), atol=0.01)
 
@@ -202,9 +185,9 @@ def test_overlap_membership_is_the_share_of_a_words_probability() -> None:
 def test_overlap_documents_of_one_topic_have_its_words() -> None:
     # with a tiny alpha every document is about a single topic
     corpus = overlap(alpha=0.002, boundaries=False, min_length=400, max_length=400)
-    found = corpora.sample(corpus, rng(1))
+    drawn = corpora.sample(corpus, rng(1))
     topic_words = rng(1).dirichlet(np.full(30, 0.2), size=4)
-    frequencies = corpora.token_counts(found.train, 34)[:, FIRST_WORD:] / 400
+    frequencies = corpora.token_counts(drawn.train, 34)[:, FIRST_WORD:] / 400
     distance = np.abs(frequencies[:, None] - topic_words).sum(axis=2)
     assert (np.median(distance.min(axis=1)) < 0.3) & (np.median(distance.max(axis=1)) > 0.8)
     nearest = distance.argmin(axis=1)
@@ -215,11 +198,11 @@ def test_overlap_documents_of_one_topic_have_its_words() -> None:
 
 @pytest.mark.parametrize(("topics", "words"), [(40, 1000), (3, 20_000)])
 def test_overlap_corpora_of_many_topics_and_words(topics: int, words: int) -> None:
-    # token ids have 16 bits, topics times words have not
+    # token ids have 16 bits; topics times words needs more
     corpus = overlap(topics=topics, words=words, beta=1, alpha=1, train=300)
-    found = corpora.sample(corpus, rng(2))
+    result = corpora.sample(corpus, rng(2))
     topic_words = rng(2).dirichlet(np.ones(words), size=topics)
-    drawn = found.train[found.train >= FIRST_WORD] - FIRST_WORD
+    drawn = result.train[result.train >= FIRST_WORD] - FIRST_WORD
     # what is drawn falls into the first half of the words as often as the topics say
     lower = topic_words[:, : words // 2].sum(axis=1).mean()
     assert (drawn < words // 2).mean() == pytest.approx(lower, abs=0.02)
@@ -266,7 +249,7 @@ def test_counts_of_many_documents_do_not_overflow() -> None:
     assert corpora.token_counts(tokens, 104)[:, 4:].tolist() == np.ones((3000, 100)).tolist()
 
 
-def test_statistics_of_a_corpus_made_by_hand() -> None:
+def test_statistics_of_a_small_corpus() -> None:
     train = np.array(
         [
             [START, 4, 5, 6, 7, END],  # two words of each topic
@@ -275,9 +258,9 @@ def test_statistics_of_a_corpus_made_by_hand() -> None:
         ],
         dtype=np.int16,
     )
-    found = corpora.statistics(Corpus(train, train[:1], corpora.block_membership(4, 2)))
+    statistics = corpora.statistics(Corpus(train, train[:1], corpora.block_membership(4, 2)))
     entropy = [np.log(2), 0, np.log(3) - np.log(2) * 2 / 3]
-    assert found == pytest.approx(
+    assert statistics == pytest.approx(
         {
             "documents": 3,
             "mean_length": 3,
@@ -291,9 +274,9 @@ def test_statistics_of_a_corpus_made_by_hand() -> None:
 
 def test_statistics_of_documents_with_words_of_no_topic() -> None:
     train = np.array([[4, 4, 9], [9, 9, 9]], dtype=np.int16)  # word 5 has no topic
-    found = corpora.statistics(Corpus(train, train, MEMBERSHIP))
-    assert all(np.isfinite(value) for value in found.values()), found
-    assert (found["mean_length"], found["mean_topics"]) == (3, 0.5)
+    statistics = corpora.statistics(Corpus(train, train, MEMBERSHIP))
+    assert all(np.isfinite(value) for value in statistics.values()), statistics
+    assert (statistics["mean_length"], statistics["mean_topics"]) == (3, 0.5)
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -302,7 +285,7 @@ def test_statistics_of_documents_with_words_of_no_topic() -> None:
 def text(
     folder: Path, train: str, validation: str = "1 END\n", table: str | None = None
 ) -> TextFileCorpusSettings:
-    """Settings for these file contents; without a table, six words in three blocks."""
+    """Return settings for these file contents; without a table, six words in three blocks."""
     (folder / "train.txt").write_text(train, encoding="utf-8")
     (folder / "validation.txt").write_text(validation, encoding="utf-8")
     files = {"train": folder / "train.txt", "validation": folder / "validation.txt"}
@@ -312,20 +295,20 @@ def text(
     return TextFileCorpusSettings(kind="text", table=folder / "table.csv", **files)
 
 
-def test_text_by_hand(tmp_path: Path) -> None:
-    found = corpora.read(text(tmp_path, "0 5 5 END\n3 END\n", "  2\t1 END"))
-    assert found.train.dtype == np.int16
-    assert found.train.tolist() == [[START, 4, 9, 9, END], [START, 7, END, PAD, PAD]]
-    assert found.validation.tolist() == [[START, 6, 5, END]]
-    np.testing.assert_array_equal(found.membership, corpora.block_membership(6, 3))
+def test_text_files_of_known_tokens(tmp_path: Path) -> None:
+    result = corpora.read(text(tmp_path, "0 5 5 END\n3 END\n", "  2\t1 END"))
+    assert result.train.dtype == np.int16
+    assert result.train.tolist() == [[START, 4, 9, 9, END], [START, 7, END, PAD, PAD]]
+    assert result.validation.tolist() == [[START, 6, 5, END]]
+    np.testing.assert_array_equal(result.membership, corpora.block_membership(6, 3))
 
 
 def test_text_with_a_table(tmp_path: Path) -> None:
     table = "word, topic\nnaïve,a\ncat , pets\ndog,pets\ncat,a\n"
-    found = corpora.read(text(tmp_path, "dog cat naïve END\n", "cat END\n", table))
-    assert found.train.tolist() == [[START, 6, 5, 4, END]]
-    assert found.membership.tolist() == [[True, False], [True, True], [False, True]]
-    assert found.d_vocab == 7
+    result = corpora.read(text(tmp_path, "dog cat naïve END\n", "cat END\n", table))
+    assert result.train.tolist() == [[START, 6, 5, 4, END]]
+    assert result.membership.tolist() == [[True, False], [True, True], [False, True]]
+    assert result.d_vocab == 7
 
 
 def write_text(path: Path, documents: np.ndarray) -> None:
@@ -344,18 +327,13 @@ def test_written_documents_are_read_back(
     sample = corpora.sample(corpus, rng(seed))
     for name in ("train", "validation"):
         write_text(folder / name, getattr(sample, name))
-    found = corpora.read(
-        TextFileCorpusSettings(
-            kind="text",
-            train=folder / "train",
-            validation=folder / "validation",
-            topics=1,
-            words=corpus.words,
-        )
+    files = {name: folder / name for name in ("train", "validation")}
+    result = corpora.read(
+        TextFileCorpusSettings(kind="text", topics=1, words=corpus.words, **files)
     )
-    for name in ("train", "validation"):
-        read, sampled_ = getattr(found, name), getattr(sample, name)
-        width = read.shape[1]  # read documents are padded to the longest that there is
+    for name in files:
+        read, sampled_ = getattr(result, name), getattr(sample, name)
+        width = read.shape[1]  # read documents are padded to the longest
         np.testing.assert_array_equal(read, sampled_[:, :width])
         assert (sampled_[:, width:] == PAD).all()
 
@@ -388,39 +366,34 @@ BAD_TABLES = {
     "three columns": (TABLE + "cow,farm,pets\n", ":4", "a word and a topic"),
     "blank line": ("word,topic\n\ncat,pets\ndog,pets\n", ":2", "a word and a topic"),
     "blank file": ("", "", "blank"),
-    "header alone": ("word,topic\n", "", ""),
 }
 
 
-def assert_refused(corpus: TextFileCorpusSettings, place: str, named: str) -> None:
-    """Reading names file, line and what is wrong in one line."""
+def assert_refused(corpus: TextFileCorpusSettings, position: str, value: str) -> None:
+    """Assert that the error names file, line and value in one line."""
     with pytest.raises(ValueError) as caught:
         corpora.read(corpus)
     message = str(caught.value)
-    assert message.startswith(f"{place}: ")
-    assert named in message
+    assert message.startswith(f"{position}: ")
+    assert value in message
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(("train", "line", "named"), BAD_TRAINING.values(), ids=BAD_TRAINING)
+@pytest.mark.parametrize(("train", "line", "value"), BAD_TRAINING.values(), ids=BAD_TRAINING)
 @pytest.mark.parametrize("which", ["train", "validation"])
-def test_bad_documents_are_named_by_file_and_line(
-    tmp_path: Path, which: str, train: str, line: str, named: str
+def test_an_error_in_a_document_names_file_and_line(
+    tmp_path: Path, which: str, train: str, line: str, value: str
 ) -> None:
     contents = {"train": "0 END\n", "validation": "0 END\n"} | {which: train}
-    assert_refused(text(tmp_path, **contents), f"{tmp_path / which}.txt{line}", named)
+    assert_refused(text(tmp_path, **contents), f"{tmp_path / which}.txt{line}", value)
 
 
-@pytest.mark.parametrize(
-    ("table", "line", "named"),
-    [bad for name, bad in BAD_TABLES.items() if name != "header alone"],
-    ids=[name for name in BAD_TABLES if name != "header alone"],
-)
-def test_a_bad_table_is_named_by_file_and_line(
-    tmp_path: Path, table: str, line: str, named: str
+@pytest.mark.parametrize(("table", "line", "value"), BAD_TABLES.values(), ids=BAD_TABLES)
+def test_an_error_in_a_table_names_file_and_line(
+    tmp_path: Path, table: str, line: str, value: str
 ) -> None:
     corpus = text(tmp_path, "cat END\n", "dog END\n", table)
-    assert_refused(corpus, f"{tmp_path / 'table.csv'}{line}", named)
+    assert_refused(corpus, f"{tmp_path / 'table.csv'}{line}", value)
 
 
 def test_words_that_a_table_lacks_are_unknown(tmp_path: Path) -> None:
@@ -430,13 +403,13 @@ def test_words_that_a_table_lacks_are_unknown(tmp_path: Path) -> None:
     assert_refused(corpus, f"{tmp_path / 'train.txt'}:1", "'cat'")
 
 
-def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
     corpus = text(tmp_path, "0 END\n")
     (tmp_path / "validation.txt").write_bytes(b"0 \xff\xfe END\n")
     assert_refused(corpus, f"{tmp_path / 'validation.txt'}", "UTF-8")
 
 
-def test_a_table_of_more_words_than_ids_is_refused(tmp_path: Path) -> None:
+def test_a_table_of_more_words_than_token_ids_is_refused(tmp_path: Path) -> None:
     table = "word,topic\n" + "".join(f"w{i},t{i % 2}\n" for i in range(33_000))
     corpus = text(tmp_path, "w1 w32999 END\n", "w1 END\n", table)
     with pytest.raises(ValueError, match=r"table\.csv"):
@@ -446,27 +419,25 @@ def test_a_table_of_more_words_than_ids_is_refused(tmp_path: Path) -> None:
 # --- the corpus as an artifact ------------------------------------------------------------------
 
 
-def test_a_stored_corpus_comes_back(tmp_path: Path) -> None:
+def test_a_saved_corpus_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "corpus.safetensors"
     corpus = corpora.sample(overlap(train=30), rng())
     corpora.save(path, corpus)
-    found = corpora.load(path)
+    loaded = corpora.load(path)
     for name in ("train", "validation", "membership"):
-        one, other = getattr(corpus, name), getattr(found, name)
+        one, other = getattr(corpus, name), getattr(loaded, name)
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
 
 
-def test_a_file_that_is_no_corpus_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_corpus_is_named(tmp_path: Path) -> None:
     path = tmp_path / "corpus.safetensors"
     for arrays in ({"train": np.ones(1)}, {"W_E": np.ones(1)}):
         artifacts.write_tensors(path, arrays)
-        with pytest.raises(
-            artifacts.UnreadableArtifact, match=r"corpus\.safetensors: .*not a corp"
-        ):
+        with pytest.raises(artifacts.UnreadableArtifact, match=r"corpus\.safetensors"):
             corpora.load(path)
 
 
-def test_settings_that_make_no_blocks_are_refused() -> None:
-    with pytest.raises(ValueError, match="words \\(100\\) is not a multiple of topics \\(7\\)"):
+def test_a_number_of_words_that_topics_do_not_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"words \(100\).*topics \(7\)"):
         settings.LdaCorpusSettings(kind="lda", topics=7)

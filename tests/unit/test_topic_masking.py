@@ -1,4 +1,4 @@
-"""Which words are hidden, what stands in their place, and what can be attended to."""
+"""Selection and replacement of words, positions that can be attended to, and batches."""
 
 from dataclasses import fields
 
@@ -20,7 +20,7 @@ D_VOCAB = WORDS + FIRST_WORD
 
 
 def documents(docs: int, words: int, *, seed: int = 0, pads: int = 0) -> Tensor:
-    """START, words, END and padding; all documents of one length."""
+    """Return documents of one length: START, words, END and padding."""
     generator = torch.Generator().manual_seed(seed)
     body = torch.randint(FIRST_WORD, D_VOCAB, (docs, words), generator=generator)
     return torch.nn.functional.pad(
@@ -61,7 +61,7 @@ def masked_batches(draw: st.DrawFn) -> MaskedBatch:
 
 
 def assert_share(hits: Tensor, expected: float) -> None:
-    """A share is within five standard deviations of what is expected."""
+    """Assert that a share is within five standard deviations of the expected one."""
     n = hits.numel()
     bound = 5 * np.sqrt(expected * (1 - expected) / n)
     assert abs(hits.double().mean().item() - expected) <= bound + 1e-12
@@ -74,13 +74,8 @@ def assert_share(hits: Tensor, expected: float) -> None:
 )
 def test_shares(mask_prob: float, keep_prob: float, random_prob: float, random_tokens: str) -> None:
     tokens = documents(1500, 100, pads=3)
-    batch = masked(
-        tokens,
-        mask_prob=mask_prob,
-        keep_prob=keep_prob,
-        random_prob=random_prob,
-        random_tokens=random_tokens,
-    )
+    shares = {"mask_prob": mask_prob, "keep_prob": keep_prob, "random_prob": random_prob}
+    batch = masked(tokens, random_tokens=random_tokens, **shares)
     is_word = tokens >= FIRST_WORD
     assert_share(batch.selected[is_word], mask_prob)
     true, seen = batch.target, batch.query
@@ -92,7 +87,7 @@ def test_shares(mask_prob: float, keep_prob: float, random_prob: float, random_t
     )
     special = torch.isin(seen, torch.tensor([PAD, START, END]))
     assert_share(special, 3 * chance if random_tokens == "all" else 0)
-    # what is selected does not depend on the place, nor what becomes of it on the word
+    # selection does not depend on the position, nor replacement on the word
     assert_share(batch.selected[:, 1], mask_prob)
     assert_share(batch.selected[:, 100], mask_prob)
     assert_share(seen[true == FIRST_WORD] == FIRST_WORD, keep_prob + chance)
@@ -118,12 +113,12 @@ def test_only_words_are_selected_and_at_least_one_a_document(batch: MaskedBatch)
     assert batch.observed[~batch.selected].equal(batch.tokens[~batch.selected])
 
 
-def test_a_word_that_has_to_be_selected_is_any_word() -> None:
+def test_the_word_selected_at_least_is_uniform_over_positions() -> None:
     tokens = documents(4000, 5, pads=2)
     batch = masked(tokens, mask_prob=1e-6)
     assert batch.selected.sum(dim=1).tolist() == [1] * 4000
-    for place in range(1, 6):
-        assert_share(batch.selected[:, place], 1 / 5)
+    for position in range(1, 6):
+        assert_share(batch.selected[:, position], 1 / 5)
 
 
 def test_all_kept_all_random_or_all_masked() -> None:
@@ -134,23 +129,18 @@ def test_all_kept_all_random_or_all_masked() -> None:
     assert (gone.query == MASK).all()
     random = masked(tokens, mask_prob=0.5, keep_prob=0, random_prob=1)
     assert not (random.query == MASK).any()
-    assert gone.selected.equal(random.selected)  # the same draw, whatever becomes of them
+    assert gone.selected.equal(random.selected)  # the draw does not depend on the replacement
 
 
 @given(masked_batches())
-def test_what_is_attended_to(batch: MaskedBatch) -> None:
-    expected = [
-        [
-            token != PAD and not (batch.hidden and chosen)
-            for token, chosen in zip(row, selected, strict=True)
-        ]
-        for row, selected in zip(batch.tokens.tolist(), batch.selected.tolist(), strict=True)
-    ]
-    assert batch.attended.tolist() == expected
+def test_attended_positions(batch: MaskedBatch) -> None:
+    for index, attended in np.ndenumerate(batch.attended.numpy()):
+        hidden = batch.hidden and bool(batch.selected[index])
+        assert attended == (batch.tokens[index] != PAD and not hidden)
 
 
 @pytest.mark.parametrize(("context", "hidden"), [("visible", False), ("hidden", True)])
-def test_the_context_decides_what_is_hidden(context: str, hidden: bool) -> None:
+def test_context_hidden_excludes_selected_positions(context: str, hidden: bool) -> None:
     batch = masked(documents(10, 20), context=context)
     assert batch.hidden is hidden
     assert batch.attended[batch.selected].any().item() is not hidden
@@ -158,47 +148,47 @@ def test_the_context_decides_what_is_hidden(context: str, hidden: bool) -> None:
 
 
 @given(masked_batches())
-def test_counts_and_places_against_plain_loops(batch: MaskedBatch) -> None:
+def test_counts_and_positions_against_plain_loops(batch: MaskedBatch) -> None:
     counts = torch.zeros(len(batch.tokens), D_VOCAB)
-    places = []
+    positions = []
     for d in range(len(batch.tokens)):
         for i in range(batch.tokens.shape[1]):
             if batch.attended[d, i]:
                 counts[d, batch.observed[d, i]] += 1
             if batch.selected[d, i]:
-                places.append((d, int(batch.tokens[d, i]), int(batch.observed[d, i])))
+                positions.append((d, int(batch.tokens[d, i]), int(batch.observed[d, i])))
     assert batch.counts(D_VOCAB).equal(counts)
-    found = zip(batch.document.tolist(), batch.target.tolist(), batch.query.tolist(), strict=True)
-    assert list(found) == places
+    result = zip(batch.document.tolist(), batch.target.tolist(), batch.query.tolist(), strict=True)
+    assert list(result) == positions
 
 
 @given(masked_batches(), st.data())
-def test_rows_are_documents(batch: MaskedBatch, data: st.DataObject) -> None:
+def test_rows_selects_documents(batch: MaskedBatch, data: st.DataObject) -> None:
     index = data.draw(st.lists(st.integers(0, len(batch.tokens) - 1), min_size=1, max_size=6))
     part = batch.rows(torch.tensor(index))
     assert part.hidden == batch.hidden
     for name in ("tokens", "observed", "selected", "attended"):
         assert getattr(part, name).tolist() == [getattr(batch, name)[i].tolist() for i in index]
     assert part.counts(D_VOCAB).equal(batch.counts(D_VOCAB)[index])
-    # the documents are numbered anew
+    # the documents are renumbered
     assert sorted(set(part.document.tolist())) == list(range(len(index)))
 
 
-def test_masks_belong_to_their_generator() -> None:
+def test_masks_depend_on_the_generator_alone() -> None:
     tokens, before = documents(20, 30), torch.get_rng_state()
     one, same, other = (masked(tokens, seed=seed) for seed in (1, 1, 2))
     for field in fields(MaskedBatch)[:-1]:
         assert getattr(one, field.name).equal(getattr(same, field.name))
     assert not one.selected.equal(other.selected)
     assert torch.get_rng_state().equal(before)
-    assert tokens.equal(documents(20, 30))  # what was given is unchanged
+    assert tokens.equal(documents(20, 30))  # the input is unchanged
 
 
 # --- the batches of a training ------------------------------------------------------------------
 
 
 def batches(seed: int = 0, docs: int = 23, **variant: object) -> experiment._Batches:
-    """Batches of documents that all differ in their first word or length."""
+    """Return batches of documents that all differ in their first two words."""
     train = documents(docs, 12).numpy().astype(np.int16)
     train[:, 1] = FIRST_WORD + np.arange(docs) % WORDS
     train[:, 2] = FIRST_WORD + np.arange(docs) // WORDS
@@ -209,18 +199,20 @@ def batches(seed: int = 0, docs: int = 23, **variant: object) -> experiment._Bat
 
 
 def numbers(batch: MaskedBatch) -> list[int]:
-    """Which of the documents are in a batch."""
+    """Return the numbers of the documents in a batch."""
     return (batch.tokens[:, 1] + WORDS * batch.tokens[:, 2] - FIRST_WORD * (1 + WORDS)).tolist()
 
 
-def test_an_epoch_shows_documents_once_and_in_another_order_each_time() -> None:
+def test_an_epoch_has_documents_once_in_a_new_order() -> None:
     source = batches()
     epochs = [
         [number for step in range(4 * epoch, 4 * epoch + 4) for number in numbers(source.at(step))]
         for epoch in range(6)
     ]
     for epoch in epochs:
-        assert len(epoch) == len(set(epoch)) == 20  # four batches of five; three documents wait
+        assert (
+            len(epoch) == len(set(epoch)) == 20
+        )  # four batches of five; three documents are left out
     assert len({tuple(epoch) for epoch in epochs}) == 6
     assert set().union(*epochs) == set(range(23))
 
@@ -236,7 +228,7 @@ def test_the_batch_of_a_step_does_not_depend_on_the_steps_before(fresh: bool) ->
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_masks_are_drawn_anew_or_once(fresh: bool) -> None:
+def test_masks_are_drawn_per_step_or_once(fresh: bool) -> None:
     source = batches(masking={"fresh": fresh, "context": "hidden"})
     seen: dict[int, list[tuple[list[int], list[int]]]] = {}
     for step in range(12):

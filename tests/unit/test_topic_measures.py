@@ -1,4 +1,4 @@
-"""Where the topics are, measured on matrices and attention in which they were planted."""
+"""Measures of topic structure on matrices and attention of known structure."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ D_VOCAB = len(MEMBERSHIP) + FIRST_WORD
 
 
 def pair_class(one: int, other: int, membership: np.ndarray = MEMBERSHIP) -> int | None:
-    """The class of two words, by number in `CLASSES`."""
+    """Return the class of two words as an index into `CLASSES`, or None."""
     topics = [set(np.flatnonzero(membership[word])) for word in (one, other)]
     if not all(topics):
         return None
@@ -48,17 +48,17 @@ def random_matrix(size: int, seed: int = 0) -> np.ndarray:
     "membership", [MEMBERSHIP, DISJOINT, MEMBERSHIP[:4], block_membership(3, 3)]
 )
 def test_pair_classes_against_a_plain_loop(membership: np.ndarray) -> None:
-    found = measures.pair_classes(membership)
+    classes = measures.pair_classes(membership)
     for one, other in itertools.product(range(len(membership)), repeat=2):
         expected = pair_class(one, other, membership)
-        assert found[:, one, other].tolist() == [k == expected for k in range(3)]
+        assert classes[:, one, other].tolist() == [k == expected for k in range(3)]
 
 
-def test_blocks_that_were_planted() -> None:
+def test_block_means_of_planted_blocks() -> None:
     x, y, d = 0.108, -0.0076, 0.3
     matrix = np.where(DISJOINT @ DISJOINT.T, x, y) + (d - x) * np.eye(6)
-    found = measures.block_means(matrix, DISJOINT)
-    assert found == pytest.approx(
+    means = measures.block_means(matrix, DISJOINT)
+    assert means == pytest.approx(
         {
             "diagonal": d,
             "same": x,
@@ -76,22 +76,22 @@ def test_block_means_against_a_plain_loop() -> None:
     entries: dict[int | None, list[float]] = {0: [], 1: [], 2: [], None: []}
     for one, other in itertools.product(range(7), repeat=2):
         entries[pair_class(one, other)].append(matrix[one, other])
-    assert len(entries[None]) == 13  # the word of no topic counts nowhere
-    found = measures.block_means(matrix, MEMBERSHIP)
-    assert found["diagonal"] == pytest.approx(np.mean(entries[0]))
-    assert found["same"] == pytest.approx(np.mean(entries[1]))
-    assert found["same_with_diagonal"] == pytest.approx(np.mean(entries[0] + entries[1]))
-    assert found["different"] == pytest.approx(np.mean(entries[2]))
-    assert found["contrast"] == pytest.approx(found["same_with_diagonal"] - found["different"])
-    assert found["contrast_off_diagonal"] == pytest.approx(found["same"] - found["different"])
+    assert len(entries[None]) == 13  # pairs with the word of no topic are in no class
+    means = measures.block_means(matrix, MEMBERSHIP)
+    assert means["diagonal"] == pytest.approx(np.mean(entries[0]))
+    assert means["same"] == pytest.approx(np.mean(entries[1]))
+    assert means["same_with_diagonal"] == pytest.approx(np.mean(entries[0] + entries[1]))
+    assert means["different"] == pytest.approx(np.mean(entries[2]))
+    assert means["contrast"] == pytest.approx(means["same_with_diagonal"] - means["different"])
+    assert means["contrast_off_diagonal"] == pytest.approx(means["same"] - means["different"])
     higher = [a > b for a in entries[1] for b in entries[2]]
-    assert found["separated"] == pytest.approx(np.mean(higher))
+    assert means["separated"] == pytest.approx(np.mean(higher))
 
 
 def test_noise_has_no_blocks() -> None:
-    found = measures.block_means(random_matrix(200), block_membership(200, 10))
-    assert found["separated"] == pytest.approx(0.5, abs=0.02)
-    assert found["contrast"] == pytest.approx(0, abs=0.1)
+    means = measures.block_means(random_matrix(200), block_membership(200, 10))
+    assert means["separated"] == pytest.approx(0.5, abs=0.02)
+    assert means["contrast"] == pytest.approx(0, abs=0.1)
 
 
 FEW_VALUES = st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), min_size=1, max_size=8)
@@ -132,32 +132,32 @@ TOKENS = np.array([d + [PAD] * (12 - len(d)) for d in DOCUMENTS], dtype=np.int16
 
 
 def attention_map(scores: np.ndarray, document: list[int]) -> np.ndarray:
-    """Softmax over the keys of a document, queries by keys, padded to 12."""
-    found = np.zeros((12, 12))
+    """Return the softmax over the keys of a document, queries by keys, padded to 12."""
+    attention = np.zeros((12, 12))
     for i, query in enumerate(document):
         weights = [math.exp(scores[key, query]) for key in document]
-        found[i, : len(document)] = np.array(weights) / sum(weights)
-    return found
+        attention[i, : len(document)] = np.array(weights) / sum(weights)
+    return attention
 
 
 def loop_over_pairs(maps: np.ndarray, reference_length: int) -> dict[str, float]:
-    """Mean weights by class: documents, heads' place taken, queries, keys, one at a time."""
-    found: list[list[float]] = [[], [], []]
+    """Return mean weights by class, one document, query and key at a time."""
+    by_class: list[list[float]] = [[], [], []]
     for weights, document in zip(maps, DOCUMENTS, strict=True):
         for (i, query), (j, key) in itertools.product(enumerate(document), repeat=2):
             if query < FIRST_WORD or key < FIRST_WORD:
                 continue
             of_class = pair_class(query - FIRST_WORD, key - FIRST_WORD)
             if of_class is not None:
-                found[of_class].append(weights[i, j] * len(document) / reference_length)
-    means = dict(zip(CLASSES, map(np.mean, found), strict=True))
+                by_class[of_class].append(weights[i, j] * len(document) / reference_length)
+    means = dict(zip(CLASSES, map(np.mean, by_class), strict=True))
     return means | {"ratio": means["same_topic"] / means["different_topic"]}
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("reference_length", [100, 7])
 @pytest.mark.parametrize("chunk", [1, 3, 50])
-def test_attention_by_class_three_ways(
+def test_attention_by_class_from_counts_and_from_maps(
     seed: int, reference_length: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measures, "CHUNK", chunk)
@@ -182,7 +182,7 @@ def test_attention_by_class_three_ways(
         assert one == pytest.approx(other, rel=1e-5)
 
 
-def test_attention_does_not_depend_on_what_the_softmax_ignores() -> None:
+def test_attention_does_not_depend_on_a_constant_per_query() -> None:
     scores, counts = random_matrix(D_VOCAB), corpora.token_counts(TOKENS, D_VOCAB)
     shift = np.random.default_rng(1).normal(size=D_VOCAB) * 300  # a constant per query
     one, other = (
@@ -205,7 +205,7 @@ def test_scores_of_absent_tokens_do_not_matter() -> None:
 
 @st.composite
 def documents(draw: st.DrawFn) -> np.ndarray:
-    """Padded documents of different lengths, with a pair of each class in the first."""
+    """Padded documents of different lengths, the first with a pair of each class."""
     rows = [[4, 4, 5, 8]]
     for _ in range(draw(st.integers(1, 4))):
         body = draw(st.lists(st.integers(FIRST_WORD, D_VOCAB - 1), min_size=1, max_size=9))
@@ -215,42 +215,42 @@ def documents(draw: st.DrawFn) -> np.ndarray:
 
 @given(documents(), st.integers(1, 200))
 @hypothesis_settings(max_examples=50)
-def test_uniform_attention_reads_the_same_everywhere(tokens: np.ndarray, length: int) -> None:
+def test_uniform_attention_has_one_value_in_all_documents(tokens: np.ndarray, length: int) -> None:
     present = tokens != PAD
     maps = np.where(present[:, None, None, :], 1 / present.sum(axis=1)[:, None, None, None], 0)
     maps = np.broadcast_to(maps, (len(tokens), 1, 11, 11))
     zero = np.zeros((D_VOCAB, D_VOCAB))
     counts = corpora.token_counts(tokens, D_VOCAB)
-    for found in (
+    for attention in (
         measures.attention_from_counts(zero, counts, MEMBERSHIP, reference_length=length),
         *measures.attention_from_maps(maps, tokens, MEMBERSHIP, reference_length=length),
     ):
         for name in CLASSES:
-            assert found[name] == pytest.approx(1 / length, rel=1e-12)
-        assert found["ratio"] == pytest.approx(1, rel=1e-12)
+            assert attention[name] == pytest.approx(1 / length, rel=1e-12)
+        assert attention["ratio"] == pytest.approx(1, rel=1e-12)
 
 
 def test_classes_without_pairs_have_no_mean() -> None:
     tokens = np.array([[4, 4, 4]])
-    found = measures.attention_from_counts(
+    attention = measures.attention_from_counts(
         np.zeros((D_VOCAB, D_VOCAB)),
         corpora.token_counts(tokens, D_VOCAB),
         MEMBERSHIP,
         reference_length=3,
     )
-    assert found["same_word"] == pytest.approx(1 / 3)
-    assert all(math.isnan(found[name]) for name in ("same_topic", "different_topic", "ratio"))
+    assert attention["same_word"] == pytest.approx(1 / 3)
+    assert all(math.isnan(attention[name]) for name in ("same_topic", "different_topic", "ratio"))
 
 
 @given(documents())
 @hypothesis_settings(max_examples=30)
 def test_position_classes_against_a_plain_loop(tokens: np.ndarray) -> None:
-    found = measures.position_classes(tokens, MEMBERSHIP)
+    classes = measures.position_classes(tokens, MEMBERSHIP)
     for d, row in enumerate(tokens.tolist()):
         for (i, one), (j, other) in itertools.product(enumerate(row), repeat=2):
             words = one >= FIRST_WORD and other >= FIRST_WORD
             expected = pair_class(one - FIRST_WORD, other - FIRST_WORD) if words else None
-            assert found[d, :, i, j].tolist() == [k == expected for k in range(3)]
+            assert classes[d, :, i, j].tolist() == [k == expected for k in range(3)]
 
 
 # --- Theorem 3's ratio --------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_position_classes_against_a_plain_loop(tokens: np.ndarray) -> None:
 def planted_scores(membership: np.ndarray, c1: float, c2: float, c3: float) -> np.ndarray:
     """Scores whose exponentials are c1 (same word), c2 (same topic) and c3, times any factor."""
     d_vocab = len(membership) + FIRST_WORD
-    scores = random_matrix(d_vocab, seed=1)  # what special tokens do is of no account
+    scores = random_matrix(d_vocab, seed=1)  # scores of special tokens do not matter
     weight = np.tensordot([c1, c2, c3], measures.pair_classes(membership), axes=1)
     scores[FIRST_WORD:, FIRST_WORD:] = np.log(np.where(weight > 0, weight, 1))
     return scores + np.random.default_rng(2).normal(size=d_vocab) * 3  # a constant per query
@@ -269,20 +269,19 @@ def planted_scores(membership: np.ndarray, c1: float, c2: float, c3: float) -> n
 @pytest.mark.parametrize("v", [2, 5])
 def test_ratio_of_planted_attention(c1: float, c2: float, c3: float, v: int) -> None:
     membership = block_membership(4 * v, 4)
-    found = measures.attention_ratio(planted_scores(membership, c1, c2, c3), membership)
-    assert found == pytest.approx((c1 + (v - 1) * c2) / (v * c3))
+    ratio = measures.attention_ratio(planted_scores(membership, c1, c2, c3), membership)
+    assert ratio == pytest.approx((c1 + (v - 1) * c2) / (v * c3))
 
 
 def test_ratio_is_a_mean_over_query_words() -> None:
     scores = np.zeros((10, 10))
-    scores[4:6, 4] = math.log(3)  # the query word 0 attends thrice to its topic
-    scores[6, 6] = math.log(5)  # the query word 2 attends more to itself
+    scores[4:6, 4] = math.log(3)  # word 0 as a query attends three times as much to its topic
+    scores[6, 6] = math.log(5)  # word 2 as a query attends more to itself
     expected = np.mean([3, 1, (5 + 1) / 2, 1, 1, 1])
     assert measures.attention_ratio(scores, DISJOINT) == pytest.approx(expected)
 
 
-def test_ratio_leaves_out_words_without_one() -> None:
-    # a word of no topic, and one that shares a topic with every word: no R for either
+def test_ratio_leaves_out_words_of_no_topic_or_of_all() -> None:
     membership = np.array([[1, 0], [1, 0], [0, 1], [0, 1], [1, 1], [0, 0]], dtype=bool)
     assert measures.attention_ratio(np.zeros((10, 10)), membership) == pytest.approx(1)
     scores = planted_scores(membership, 2, 2, 0.5)
@@ -300,7 +299,7 @@ def test_every_setting_that_a_grid_can_vary_has_an_axis_label() -> None:
 # --- dynamics -----------------------------------------------------------------------------------
 
 
-def test_crossing_by_hand() -> None:
+def test_crossing_of_known_norms() -> None:
     steps = np.array([0, 10, 100, 1000, 2000])
     norm = np.array([1.0, 2.0, 8.0, 10.0, 50.0])
     # 80 % of 10 is reached at step 100; 50 % between 10 and 100
@@ -309,7 +308,7 @@ def test_crossing_by_hand() -> None:
     assert measures.crossing(steps, norm, by=2000) == pytest.approx(1000 + 1000 * 30 / 40)
     # half way to step 2000 the norm is 30
     assert measures.crossing(steps, norm, by=1500) == pytest.approx(1000 + 1000 * 14 / 40)
-    # a norm that is there from the start
+    # a norm reached at the start
     assert measures.crossing(steps, np.array([9.0, 9, 9, 10, 10])) == 0
 
 
@@ -319,12 +318,13 @@ def test_crossing_of_a_straight_line(share: float, spacing: int, by: int) -> Non
     assert measures.crossing(steps, 3.0 * steps, share=share, by=by) == pytest.approx(share * by)
 
 
-def test_a_norm_that_is_no_number_crosses_nowhere() -> None:
-    steps, norm = np.array([0, 10, 1000]), np.array([1.0, 2.0, math.nan])  # a run that diverged
-    assert math.isnan(measures.crossing(steps, norm))
+@pytest.mark.parametrize("last", [math.nan, -0.2], ids=["diverged", "did not grow"])
+def test_a_norm_without_positive_growth_has_no_crossing(last: float) -> None:
+    crossing = measures.crossing(np.array([0, 10, 1000]), np.array([0.1, 0.0, last]))
+    assert math.isnan(crossing)
 
 
-def test_the_slower_of_two_crosses_later() -> None:
+def test_the_slower_norm_crosses_later() -> None:
     steps = np.array([0, 1, 3, 10, 30, 100, 300, 1000])
     fast, slow = 1 - np.exp(-steps / 20), 1 - np.exp(-steps / 200)
     assert measures.crossing(steps, fast) < measures.crossing(steps, slow)
@@ -353,7 +353,7 @@ VIEWED = [
 
 
 @pytest.mark.parametrize("settings", VIEWED, ids=range(len(VIEWED)))
-def test_view_is_what_the_model_does(settings: CompactModelSettings) -> None:
+def test_view_equals_the_models_maps(settings: CompactModelSettings) -> None:
     generator = torch.Generator().manual_seed(0)
     block = torch.randn(D_VOCAB, D_VOCAB, generator=generator)
     model = TopicTransformer(
@@ -385,7 +385,3 @@ def test_view_is_what_the_model_does(settings: CompactModelSettings) -> None:
         product = model.W_K.T @ model.W_Q
         assert view.norms["W_KQ"] == pytest.approx(product.norm().item(), rel=1e-4)
     assert all(array.dtype == np.float64 for array in (view.embedding, view.value, view.scores))
-
-
-def test_crossing_of_what_does_not_grow() -> None:
-    assert np.isnan(measures.crossing(np.array([0, 10, 1000]), np.array([0.1, 0.0, -0.2])))

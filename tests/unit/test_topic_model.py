@@ -1,4 +1,4 @@
-"""The models against the same mathematics written out position by position."""
+"""The models compared with their definition, computed position by position."""
 
 import itertools
 import math
@@ -50,17 +50,17 @@ def batch(context: str = "visible", *, seed: int = 0, double: bool = False) -> M
     masking = TopicMaskingSettings(
         mask_prob=0.4, keep_prob=0.2, random_prob=0.3, context=context, random_tokens="all"
     )
-    found = mask(tokens, masking, D_VOCAB, torch.Generator().manual_seed(seed))
+    result = mask(tokens, masking, D_VOCAB, torch.Generator().manual_seed(seed))
     if context == "hidden":  # the document of one word would have nothing to attend to
-        assert found.attended.any(dim=1).all()
+        assert result.attended.any(dim=1).all()
     kind = DoubleBatch if double else MaskedBatch
-    return kind(found.tokens, found.observed, found.selected, found.hidden)
+    return kind(result.tokens, result.observed, result.selected, result.hidden)
 
 
 def compact(
     settings: CompactModelSettings, *, seed: int = 0, scale: float = 0.5, double: bool = True
 ) -> TopicTransformer:
-    """A random model; every trained part is large enough to matter."""
+    """Return a random model whose trained parts all affect the output."""
     generator = torch.Generator().manual_seed(seed)
     block = torch.randn(D_VOCAB, D_VOCAB, generator=generator)
     init = InitSettings(distribution="normal", scale=scale)
@@ -84,11 +84,11 @@ SWITCHES = {
 
 
 def all_settings() -> Iterator[CompactModelSettings]:
-    """Every combination of the switches that makes a model."""
+    """Yield every valid combination of the switches."""
     for values in itertools.product(*SWITCHES.values()):
         switches = dict(zip(SWITCHES, values, strict=True))
         if switches["d_model"] and switches["input_norm"] != switches["biases"]:
-            continue  # seen at the width of the vocabulary
+            continue  # covered at the width of the vocabulary
         try:
             settings = CompactModelSettings(**switches, value_gain=3 if "block" in values else 1)
             settings.check_width(D_VOCAB)
@@ -98,7 +98,7 @@ def all_settings() -> Iterator[CompactModelSettings]:
 
 
 def label(settings: CompactModelSettings) -> str:
-    """What differs from the defaults."""
+    """Return the settings that differ from the defaults."""
     return "-".join(
         f"{k}:{v}" for k, v in settings if v != CompactModelSettings.model_fields[k].default
     )
@@ -109,7 +109,7 @@ every_model = pytest.mark.parametrize("settings", ALL_SETTINGS, ids=label)
 
 
 def dense(model: TopicTransformer, batch: MaskedBatch) -> Tensor:
-    """The model's predictions, one document and one query at a time, keys as positions."""
+    """Return the model's predictions, one document and one query at a time, over positions."""
     p, settings = dict(model.named_parameters()) | dict(model.named_buffers()), model.settings
 
     def embedded(token: int) -> Tensor:
@@ -151,20 +151,22 @@ def dense(model: TopicTransformer, batch: MaskedBatch) -> Tensor:
 # --- the compact model --------------------------------------------------------------------------
 
 
-def test_every_switch_is_compared() -> None:
+def test_all_values_of_switches_are_covered() -> None:
     for name, values in SWITCHES.items():
         assert {getattr(settings, name) for settings in ALL_SETTINGS} == set(values)
     assert len(ALL_SETTINGS) > 100
 
 
 @every_model
-def test_equals_attention_over_positions(settings: CompactModelSettings) -> None:
+def test_predictions_and_gradients_equal_attention_over_positions(
+    settings: CompactModelSettings,
+) -> None:
     model = compact(settings)
     for number, context in enumerate(("visible", "hidden")):
         given = batch(context, seed=number, double=True)
         outputs = model(given), dense(model, given)
         torch.testing.assert_close(*outputs, rtol=1e-10, atol=1e-10)
-        # gradients of something that weighs every output differently
+        # gradients of a sum with a different weight for every output
         weight = torch.linspace(-1, 1, outputs[0].numel(), dtype=torch.float64)
         trained = dict(model.named_parameters())
         fast, slow = (
@@ -185,7 +187,7 @@ def test_equals_attention_over_positions(settings: CompactModelSettings) -> None
     ],
     ids=label,
 )
-def test_single_precision_is_close(settings: CompactModelSettings) -> None:
+def test_single_precision_is_close_to_double(settings: CompactModelSettings) -> None:
     single, double = (compact(settings, double=double) for double in (False, True))
     torch.testing.assert_close(
         single(batch()).double(), double(batch(double=True)), rtol=1e-5, atol=1e-5
@@ -211,7 +213,7 @@ def test_parameters_are_exactly_what_is_trained(settings: CompactModelSettings) 
     assert trained.keys() == {name for name, is_trained in expected.items() if is_trained}
     frozen = {name: buffer.clone() for name, buffer in model.named_buffers()}
     assert frozen.keys() == {"W_E", "W_V"} - trained.keys()
-    assert model.state_dict().keys() == trained.keys() | frozen.keys()  # all of it is stored
+    assert model.state_dict().keys() == trained.keys() | frozen.keys()  # all parts are stored
     output = model(batch())
     output.square().sum().backward()
     torch.optim.SGD(model.parameters(), 0.1).step()
@@ -223,7 +225,7 @@ def test_parameters_are_exactly_what_is_trained(settings: CompactModelSettings) 
 
 
 @pytest.mark.parametrize("value", ["identity", "block"])
-def test_the_frozen_value_matrix(value: str) -> None:
+def test_the_frozen_value_matrix_and_its_gain(value: str) -> None:
     gain = 57 if value == "block" else 1
     settings = CompactModelSettings(value=value, attention="trained", value_gain=gain)
     block = torch.arange(D_VOCAB**2, dtype=torch.float32).reshape(D_VOCAB, D_VOCAB)
@@ -234,7 +236,7 @@ def test_the_frozen_value_matrix(value: str) -> None:
     torch.testing.assert_close(model(batch()), dense(model, batch()), rtol=1e-5, atol=1e-4)
 
 
-def test_one_hot_embeddings_in_a_wider_space() -> None:
+def test_one_hot_embeddings_of_a_larger_width() -> None:
     model = compact(CompactModelSettings(head="tied", d_model=D_VOCAB + 3))
     assert model.W_E.shape == (D_VOCAB + 3, D_VOCAB)
     assert model.W_E.T.matmul(model.W_E).equal(torch.eye(D_VOCAB, dtype=torch.float64))
@@ -262,7 +264,7 @@ def test_near_zero_scores_are_almost_uniform_attention() -> None:
     assert 0 < outputs[1] < 1e-3 < outputs[2]
 
 
-def test_the_order_of_words_and_more_padding_change_nothing() -> None:
+def test_predictions_ignore_word_order_and_padding() -> None:
     model = compact(CompactModelSettings(attention="trained"))
     given = batch(double=True)
     order = torch.randperm(10, generator=torch.Generator().manual_seed(5))
@@ -304,7 +306,7 @@ def test_initial_weights(
     assert not model.b_V.any() and not model.b_U.any()
 
 
-def test_initial_weights_belong_to_their_generator() -> None:
+def test_initial_weights_depend_on_the_generator_alone() -> None:
     settings = CompactModelSettings(embedding="trained", attention="trained", input_norm=True)
     before = torch.get_rng_state()
     one, same, other = (compact(settings, seed=seed).state_dict() for seed in (0, 0, 1))
@@ -313,7 +315,7 @@ def test_initial_weights_belong_to_their_generator() -> None:
     assert not one["W_V"].equal(other["W_V"])
 
 
-def test_what_the_penalty_is_on() -> None:
+def test_the_penalised_matrix() -> None:
     trained = compact(CompactModelSettings(embedding="trained", head="tied"))
     assert trained.penalised() is trained.W_V
     frozen = compact(CompactModelSettings(embedding="trained", value="identity", head="tied"))
@@ -340,37 +342,37 @@ def test_objective_against_plain_loops(loss: str, average: str) -> None:
         expected = ((each[0] + each[1] + each[2]) / 3 + each[3] + (each[4] + each[5]) / 2) / 3
     else:
         expected = sum(each) / 6 / (5 if average == "entry" else 1)
-    place = torch.arange(6)
-    found = objective(output, place, target, document, loss=loss, average=average)
-    torch.testing.assert_close(found, expected)
-    one, other = (torch.autograd.grad(value, output)[0] for value in (found, expected))
+    index = torch.arange(6)
+    result = objective(output, index, target, document, loss=loss, average=average)
+    torch.testing.assert_close(result, expected)
+    one, other = (torch.autograd.grad(value, output)[0] for value in (result, expected))
     torch.testing.assert_close(one, other)
 
 
 def test_objective_of_shared_predictions() -> None:
     output = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
-    place, target = torch.tensor([0, 2, 2, 1]), torch.tensor([4, 0, 0, 3])
+    index, target = torch.tensor([0, 2, 2, 1]), torch.tensor([4, 0, 0, 3])
     document = torch.tensor([0, 0, 1, 1])
     for loss in ("squared", "cross_entropy"):
-        found, expected = (
-            objective(rows, index, target, document, loss=loss, average="document")
-            for rows, index in ((output, place), (output[place], torch.arange(4)))
+        result, expected = (
+            objective(rows, rows_of, target, document, loss=loss, average="document")
+            for rows, rows_of in ((output, index), (output[index], torch.arange(4)))
         )
-        torch.testing.assert_close(found, expected)
-        one, other = (torch.autograd.grad(value, output)[0] for value in (found, expected))
+        torch.testing.assert_close(result, expected)
+        one, other = (torch.autograd.grad(value, output)[0] for value in (result, expected))
         torch.testing.assert_close(one, other)
 
 
 def test_released_squared_loss_is_the_mean_over_entries() -> None:
     output, target = torch.randn(7, 5), torch.tensor([0, 1, 2, 3, 4, 0, 1])
-    place, document = torch.arange(7), torch.zeros(7).long()
-    found = objective(output, place, target, document, loss="squared", average="entry")
+    index, document = torch.arange(7), torch.zeros(7).long()
+    value = objective(output, index, target, document, loss="squared", average="entry")
     one_hot = functional.one_hot(target, 5).float()
-    torch.testing.assert_close(found, functional.mse_loss(output, one_hot))
+    torch.testing.assert_close(value, functional.mse_loss(output, one_hot))
 
 
 @pytest.mark.parametrize("value", ["trained", "identity"])
-def test_the_penalty_is_the_squared_norm_and_has_a_gradient(value: str, tmp_path: Path) -> None:
+def test_the_penalty_is_the_squared_norm(value: str, tmp_path: Path) -> None:
     corpus = small_corpus()
     settings = {"model": CompactModelSettings(value=value, embedding="trained", head="tied")}
     decayed, plain = (
@@ -400,22 +402,19 @@ def test_the_held_out_loss_is_over_all_documents_and_without_the_penalty(
     variant = TopicVariantSettings(loss=loss, l2=0.3, learning_rate=0.1, steps=4, checkpoints=2)
     whole = experiment._validation_batches(corpus, variant, 0, "cpu")
     assert [len(part.tokens) for part in whole] == [7]
-    monkeypatch.setattr(experiment, "VALIDATION_CHUNK", 3)  # so that seven documents are 3 + 3 + 1
+    monkeypatch.setattr(experiment, "VALIDATION_CHUNK", 3)  # seven documents are 3 + 3 + 1
     with RunState(tmp_path, "") as state:
         trained = experiment.train(variant, corpus, seed=0, state=state)
     evaluations = trained.run.evaluations
     assert [record["step"] for record in evaluations] == [0, 1, 4]
-    for given, found in (
+    for given, value in (
         (whole[0], trained.validation_loss),
-        (
-            whole[0].rows(torch.arange(3)),
-            evaluations[-1]["validation_loss"],
-        ),  # the curve needs no more
+        (whole[0].rows(torch.arange(3)), evaluations[-1]["validation_loss"]),  # the first batch
     ):
         output = trained.model(given)
         labels = (torch.arange(len(output)), given.target, given.document)
         expected = objective(output, *labels, loss=loss, average="document")
-        assert found == pytest.approx(expected.item(), rel=1e-5)
+        assert value == pytest.approx(expected.item(), rel=1e-5)
 
 
 # --- the block matrix of Theorem 2 --------------------------------------------------------------
@@ -434,19 +433,21 @@ def small_corpus(**changes: object) -> corpora.Corpus:
 @pytest.mark.parametrize("context", ["visible", "hidden"])
 def test_block_value_is_the_theorems_matrix(context: str) -> None:
     masking = TopicMaskingSettings(mask_prob=0.3, keep_prob=0.2, random_prob=0.15, context=context)
-    found = experiment.block_value(small_corpus(), masking).double().numpy()
+    matrix = experiment.block_value(small_corpus(), masking).double().numpy()
     visible = context == "visible"
     setting = theory.TheorySetting(4, 2, 2, p_m=0.3, p_c=0.2, p_r=0.15, visible=visible)
     expected = theory.value_matrix(theory.optimal_value(setting), theory.same_topic(setting))
     tokens = [MASK, *range(FIRST_WORD, D_VOCAB)]  # the theorem's order: MASK, then the words
-    np.testing.assert_allclose(found[np.ix_(tokens, tokens)], expected, rtol=1e-6)
+    np.testing.assert_allclose(matrix[np.ix_(tokens, tokens)], expected, rtol=1e-6)
     others = [PAD, START, END]
-    assert not found[others].any() and not found[:, others].any()
+    assert not matrix[others].any() and not matrix[:, others].any()
     if not visible:
-        assert found[4, 4] == found[4, 5] == 0.5 and found[4, 6] == 0 and not found[:, MASK].any()
+        assert (
+            matrix[4, 4] == matrix[4, 5] == 0.5 and matrix[4, 6] == 0 and not matrix[:, MASK].any()
+        )
 
 
-def test_block_value_is_what_the_model_gets() -> None:
+def test_the_model_uses_block_value() -> None:
     variant = TopicVariantSettings(
         model=CompactModelSettings(value="block", attention="trained", value_gain=57)
     )
@@ -496,19 +497,19 @@ def tokens() -> np.ndarray:
 def in_forward(model: TopicBert, given: MaskedBatch) -> Iterator[Tensor]:
     """The attention weights of every layer while the model predicts."""
     model.lm.set_attn_implementation("eager")  # the fused one does not return its weights
-    found: list[Tensor] = []
+    result: list[Tensor] = []
     hooks = [
-        layer.attention.self.register_forward_hook(lambda *args: found.append(args[-1][1]))
+        layer.attention.self.register_forward_hook(lambda *args: result.append(args[-1][1]))
         for layer in model.lm.bert.encoder.layer
     ]
     model(given)
     for hook in hooks:
         hook.remove()
-    return iter(found)
+    return iter(result)
 
 
 @pytest.mark.parametrize("context", ["visible", "hidden"])
-def test_bert_attends_to_what_is_not_hidden(context: str) -> None:
+def test_bert_attends_to_visible_positions_alone(context: str) -> None:
     given = batch(context)
     for weights in in_forward(bert(n_layers=2, n_heads=3), given):
         assert weights.shape == (4, 3, 10, 10)
@@ -518,22 +519,22 @@ def test_bert_attends_to_what_is_not_hidden(context: str) -> None:
 
 
 @pytest.mark.parametrize("context", ["visible", "hidden"])
-def test_a_hidden_word_is_seen_by_no_other_position(context: str) -> None:
+def test_other_positions_do_not_depend_on_a_hidden_word(context: str) -> None:
     model, given = bert(n_layers=2, n_heads=2), batch(context)
-    place = 2  # of the selected words
-    others = (given.document == given.document[place]).logical_and(
-        torch.arange(len(given.document)) != place
+    index = 2  # of the selected words
+    others = (given.document == given.document[index]).logical_and(
+        torch.arange(len(given.document)) != index
     )
     assert others.any()
     observed = given.observed.clone()
-    observed[given._positions[0][place], given._positions[1][place]] = (
-        10 if given.query[place] != 10 else 9
+    observed[given._positions[0][index], given._positions[1][index]] = (
+        10 if given.query[index] != 10 else 9
     )
     changed = MaskedBatch(given.tokens, observed, given.selected, given.hidden)
     difference = (model(given) - model(changed)).abs().amax(dim=1)
-    assert difference[place] > 1e-3
+    assert difference[index] > 1e-3
     assert (difference[others].max() > 1e-3) == (context == "visible")
-    assert difference[given.document != given.document[place]].max() < 1e-6
+    assert difference[given.document != given.document[index]].max() < 1e-6
 
 
 def test_bert_predicts_as_the_library_does_document_by_document() -> None:
@@ -549,8 +550,8 @@ def test_bert_predicts_as_the_library_does_document_by_document() -> None:
 @pytest.mark.parametrize("chunk", [1, 3, 50])
 def test_attention_is_the_librarys_own(tokens: np.ndarray, chunk: int) -> None:
     model = bert(n_layers=2, n_heads=3)
-    found = model.attention(tokens, chunk=chunk)
-    assert found.shape == (2, 4, 3, 10, 10)
+    attention = model.attention(tokens, chunk=chunk)
+    assert attention.shape == (2, 4, 3, 10, 10)
     library = LibraryBert(model.lm.config, add_pooling_layer=False).eval()
     library.load_state_dict(model.lm.bert.state_dict())
     library.set_attn_implementation("eager")
@@ -558,14 +559,14 @@ def test_attention_is_the_librarys_own(tokens: np.ndarray, chunk: int) -> None:
         n = len(document)
         output = library(torch.tensor([document]), output_attentions=True)
         maps = torch.stack(output.attentions)[:, 0].detach().numpy()
-        np.testing.assert_allclose(found[:, d, :, :n, :n], maps, rtol=1e-4, atol=1e-6)
-        assert not found[:, d, :, :, n:].any()
+        np.testing.assert_allclose(attention[:, d, :, :n, :n], maps, rtol=1e-4, atol=1e-6)
+        assert not attention[:, d, :, :, n:].any()
         assert maps.std() > 0.03  # not uniform by accident
-    np.testing.assert_allclose(found.sum(axis=-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(attention.sum(axis=-1), 1, rtol=1e-5)
 
 
 def trained_bert(tmp_path: Path, **settings: object) -> tuple[TopicBert, TopicBert]:
-    """Before and after ten steps of training."""
+    """Return a BERT before and after ten steps of training."""
     variant = TopicVariantSettings(
         model=BertModelSettings(kind="bert", d_model=12, d_ff=16, **settings),
         learning_rate=0.01,
@@ -580,7 +581,7 @@ def trained_bert(tmp_path: Path, **settings: object) -> tuple[TopicBert, TopicBe
     return experiment.build(variant, corpus, 0).eval(), trained.model
 
 
-def test_frozen_attention_is_uniform_and_stays_so(tmp_path: Path, tokens: np.ndarray) -> None:
+def test_frozen_attention_stays_uniform(tmp_path: Path, tokens: np.ndarray) -> None:
     for model in trained_bert(tmp_path, n_layers=2, n_heads=2, attention="uniform"):
         maps = model.attention(tokens)
         for d, document in enumerate(DOCUMENTS):
@@ -592,7 +593,7 @@ def test_frozen_attention_is_uniform_and_stays_so(tmp_path: Path, tokens: np.nda
     assert any(".value." in name for name in trained)
 
 
-def test_one_hot_embeddings_stay_so_and_the_head_is_free(tmp_path: Path) -> None:
+def test_one_hot_embeddings_stay_frozen_and_the_head_is_trained(tmp_path: Path) -> None:
     before, after = trained_bert(tmp_path, embedding="one_hot")
     for model in (before, after):
         np.testing.assert_array_equal(model.word_embeddings(), np.eye(12))
@@ -609,7 +610,7 @@ def test_trained_embeddings_are_tied_to_the_head(tmp_path: Path) -> None:
     assert (before.word_embeddings() != after.word_embeddings()).any()
 
 
-def test_bert_belongs_to_its_seed() -> None:
+def test_bert_depends_on_the_seed_alone() -> None:
     settings, before = BertModelSettings(kind="bert", d_model=12), torch.get_rng_state()
     one, same, other = (TopicBert(D_VOCAB, 10, settings, seed).state_dict() for seed in (0, 0, 1))
     assert torch.get_rng_state().equal(before)
@@ -625,12 +626,11 @@ def test_bert_is_as_wide_as_the_vocabulary_by_default() -> None:
     )
     embeddings = model.lm.bert.embeddings
     assert embeddings.word_embeddings.weight.shape == (D_VOCAB, D_VOCAB)
-    # a place for every word, START and END
+    # a position for every word, START and END
     assert len(embeddings.position_embeddings.weight) == corpus.train.shape[1] == 11
 
 
-def test_a_trained_bert_can_be_read_by_the_other_studies(tmp_path: Path) -> None:
-    """Otherwise the embedding study reads other weights than those that were trained."""
+def test_a_saved_bert_is_loaded_with_its_weights(tmp_path: Path) -> None:
     settings = BertModelSettings(kind="bert", n_layers=2, n_heads=2, d_model=16, d_ff=24)
     trained = TopicBert(24, 12, settings, seed=3)
     save_for_transformers(trained.state_dict(), settings, tmp_path)

@@ -1,5 +1,5 @@
-# Parse the configuration files before Snakemake does. On invalid YAML it prints a traceback or omits
-# the file name; on a duplicate key it keeps the last value.
+# Read the configuration files before Snakemake does. On invalid YAML, Snakemake prints a traceback or
+# omits the file name; of two equal keys, it silently keeps the last.
 import sys
 
 from scripts.anatomy.config_loading import ConfigError, read

@@ -1,7 +1,7 @@
-"""Broken configurations by the thousand: each is refused in lines that name its key, or is fine.
+"""Generated configurations are valid, or refused in lines that name the key.
 
-The broken ones come from the schema, key by key, and from the configurations of this project, by
-mutation. What a file can be instead of a configuration comes after them.
+Some have a wrong value at a key of the schema, some are mutations of this project's configurations,
+and some are files that are not settings.
 """
 
 import copy
@@ -53,7 +53,7 @@ GARBAGE = [
 
 
 def refused(config: Any) -> list[str]:
-    """What is said of a configuration, nothing if it is taken; no other error, and no change."""
+    """Return the lines of the error about a configuration, none if it is valid."""
     before, started = repr(config), time.process_time()
     try:
         validate(config)
@@ -76,7 +76,7 @@ SCHEMA = configuration.Config.model_json_schema()
 
 
 class Key(NamedTuple):
-    """A key of the schema, with the part of a configuration that has a value there."""
+    """A key of the schema, with a function that returns a configuration with a value there."""
 
     place: Place
     name: str  # of the section and the key, as the schema has them
@@ -86,7 +86,7 @@ class Key(NamedTuple):
 def keys(
     part: dict[str, Any], place: Place, having: Callable[[Any], Any], section: str = "Config"
 ) -> Iterator[Key]:
-    """All keys below a part of the schema, those of each alternative."""
+    """Yield all keys below a part of the schema, in all alternatives."""
     for one in part.get("anyOf", part.get("oneOf", [part])):
         if "$ref" in one or "anyOf" in one or "oneOf" in one:
             reference = one.get("$ref", "").rpartition("/")[2]
@@ -117,7 +117,7 @@ KEYS = list(keys(SCHEMA, (), lambda value: value))
 
 
 def test_every_key_of_the_schema_is_reached() -> None:
-    """A new kind of section would go untested."""
+    """The generator yields all keys of all sections."""
     sections = {"Config": SCHEMA, **SCHEMA["$defs"]}
     assert {key.name for key in KEYS} == {
         f"{name}.{key}" for name, section in sections.items() for key in section["properties"]
@@ -126,8 +126,7 @@ def test_every_key_of_the_schema_is_reached() -> None:
 
 
 @pytest.mark.parametrize("study", [*MINIMAL, "the rest"])
-def test_nonsense_at_any_key_is_told_by_that_key(study: str) -> None:
-    """One key in four hundred would end in a traceback, or in a line about another key."""
+def test_a_wrong_value_at_any_key_is_reported_with_the_key(study: str) -> None:
     here = [
         key for key in KEYS if (key.place[0] if key.place[0] in MINIMAL else "the rest") == study
     ]
@@ -143,8 +142,7 @@ def test_nonsense_at_any_key_is_told_by_that_key(study: str) -> None:
 
 
 @pytest.mark.parametrize("extra", ["nonesuch", "a.b", "", " ", "a\nb", "\x1b[31m", "x" * 1000])
-def test_an_unknown_key_in_any_section_is_told(extra: str) -> None:
-    """A slip of the pen would be ignored, and a default used in its place."""
+def test_an_unknown_key_in_any_section_is_refused(extra: str) -> None:
     sections = {key.place[:-1]: key for key in KEYS}
     for place, key in sections.items():
         config = merged(MINIMAL, key.having(1))
@@ -161,7 +159,7 @@ def test_an_unknown_key_in_any_section_is_told(extra: str) -> None:
 
 
 def configurations() -> dict[str, Any]:
-    """The configurations of this project, each as Snakemake would give it."""
+    """Return the configurations of this project, merged as Snakemake merges them."""
     found = {"config.yaml": DEFAULT}
     for name in ("smoke", "paper"):
         overlay = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text("utf-8"))
@@ -176,7 +174,7 @@ CONFIGURATIONS = configurations()
 
 
 def places(value: Any, above: Place = ()) -> Iterator[Place]:
-    """The places in a configuration, parents before what is inside them."""
+    """Yield the paths of all values in a configuration, parents first."""
     if isinstance(value, dict | list):
         for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
             yield (*above, key)
@@ -195,7 +193,7 @@ odd_keys = st.text(max_size=10) | st.sampled_from(
 
 
 def mutated(config: Any, place: Place, change: Callable[[Any, str | int], None]) -> Any:
-    """A copy with a change to the last key of a place; what is not on the way there is shared."""
+    """Return a copy with a change at one path; it shares the rest with the original."""
     result = section = copy.copy(config)
     for part in place[:-1]:
         section[part] = copy.copy(section[part])
@@ -205,18 +203,18 @@ def mutated(config: Any, place: Place, change: Callable[[Any, str | int], None])
 
 
 def put(value: Any) -> Callable[[Any, str | int], None]:
-    """A change that puts a value in the place of another."""
+    """Return a change that replaces a value."""
     return lambda section, key: section.__setitem__(key, value)
 
 
 class Mutant(NamedTuple):
-    """A configuration with one mutation, and the places that it touches."""
+    """A configuration with one mutation, and the paths that it touches."""
 
     config: Any
     touched: list[Place]
 
     def __repr__(self) -> str:
-        """The places and what is there now, rather than all the rest."""
+        """Return the touched paths with their values."""
         return f"Mutant({[(place, _found(self.config, place)) for place in self.touched]})"
 
 
@@ -229,7 +227,7 @@ def _found(config: Any, place: Place) -> Any:
 
 @st.composite
 def mutants(draw: st.DrawFn, names: tuple[str, ...]) -> Mutant:
-    """One of the configurations, mutated once."""
+    """Draw one of the configurations and mutate it once."""
     name = draw(st.sampled_from(names))
     config, there = CONFIGURATIONS[name], PLACES[name]
     place, other = draw(st.sampled_from(there)), draw(st.sampled_from(there))
@@ -256,19 +254,19 @@ def mutants(draw: st.DrawFn, names: tuple[str, ...]) -> Mutant:
 
 
 def drop(section: Any, key: str | int) -> None:
-    """The change that takes a key out."""
+    """Remove a key."""
     del section[key]
 
 
 def at(config: Any, place: Place) -> Any:
-    """The value at a place."""
+    """Return the value at a path."""
     for part in place:
         config = config[part]
     return config
 
 
 def is_about(line: str, touched: list[Place]) -> bool:
-    """Whether a line names a place, one above or below it, or an entry that is named there."""
+    """Return whether a line names a touched path, a parent or child of it, or a part of it."""
     key, _, _ = line.partition(": ")
     for place in touched:
         shown = [config_loading.printable(str(part)[:100]) for part in place]
@@ -281,32 +279,28 @@ def is_about(line: str, touched: list[Place]) -> bool:
 
 @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutants(tuple(CONFIGURATIONS)))
-def test_a_mutant_is_taken_or_told(
+def test_a_mutant_is_valid_or_refused_with_its_key(
     inputs: Path, monkeypatch: pytest.MonkeyPatch, mutant: Mutant
 ) -> None:
-    """Somebody's slip would be the one that ends in a traceback."""
     monkeypatch.chdir(inputs.parent)
     lines = refused(mutant.config)
     assert not lines or any(is_about(line, mutant.touched) for line in lines), lines
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_the_unharmed_ones_are_taken(
+def test_the_configurations_are_valid_before_mutation(
     name: str, inputs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutants would be refused for what all of them have."""
     monkeypatch.chdir(inputs.parent)
     assert refused(CONFIGURATIONS[name]) == []
 
 
 @pytest.mark.parametrize("config", [None, 5, "x", [], [DEFAULT], ENDLESS, b"", datetime.date.max])
-def test_what_is_no_mapping_is_told(config: Any) -> None:
-    """The first look into it would be a traceback."""
+def test_a_configuration_that_is_not_a_mapping_is_refused(config: Any) -> None:
     assert refused(config)
 
 
-def test_many_mistakes_do_not_fill_the_screen() -> None:
-    """The first mistake, which explains the others, would scroll away."""
+def test_the_number_of_reported_mistakes_is_limited() -> None:
     lines = refused(merged(DEFAULT, {f"wrong{n}": 1 for n in range(1000)}))
     assert len(lines) == MAX_LINES + 1
     assert lines[-1] == f"... and {1000 - MAX_LINES} more mistakes"
@@ -347,7 +341,7 @@ def test_a_name_that_means_something_to_paths_or_rules_is_refused(name: str) -> 
 def test_a_path_with_braces_is_refused(
     place: Place, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Snakemake would look for a wildcard, and say that it cannot be determined."""
+    """Snakemake reads braces in a path as a wildcard."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "{x}.txt").write_text("word")
     shutil.copytree(inputs / "encoder", tmp_path / "{model}")
@@ -362,8 +356,7 @@ def test_a_path_with_braces_is_refused(
 
 
 @pytest.mark.parametrize("length", [300, 5000])
-def test_a_path_that_cannot_be_looked_up_is_told(length: int) -> None:
-    """The operating system's error would come instead of the key."""
+def test_a_path_that_is_too_long_is_refused(length: int) -> None:
     (line,) = refused(merged(MINIMAL, {"embedding": {"pairs": {"words": "x" * length}}}))
     assert line.startswith("embedding.pairs.words: no such file: xxx")
 
@@ -460,14 +453,14 @@ def test_a_path_that_is_not_a_readable_file_is_refused_in_one_line(tmp_path: Pat
     ids=["YAML", "JSON", "JSON with tabs", "YAML of Windows"],
 )
 def test_a_file_is_read_as_snakemake_reads_it(text: str, tmp_path: Path) -> None:
-    """Files that Snakemake takes would be refused."""
+    """JSON, tabs in JSON and a byte order mark are accepted."""
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     assert config_loading.read(tmp_path / "mine.yaml") == {"scale": "smoke"}
 
 
 @pytest.mark.parametrize("path", ["config.yaml", "config/smoke.yaml", "config/paper.yaml"])
 def test_our_own_files_are_read_whole(path: str) -> None:
-    """Anchors and merged sections would be lost, or taken for keys that are given twice."""
+    """Anchors and merge keys are resolved, and are not duplicate keys."""
     assert config_loading.read(ROOT / path) == yaml.safe_load((ROOT / path).read_text("utf-8"))
 
 
@@ -501,7 +494,7 @@ def test_a_mistake_in_a_claim_names_study_claim_and_key(
 
 
 def test_names_of_artifacts_with_braces_are_no_template(tmp_path: Path) -> None:
-    """A claim could look into the workflow's objects, or end it with a key error."""
+    """Only {seed} is replaced."""
     claim = claims.load(ROOT / "claims.yaml")[0].model_copy(
         update={"artifacts": ["results/{x}/{seed}.json", "{seed.__class__}", "{0}"]}
     )
@@ -513,7 +506,7 @@ def test_names_of_artifacts_with_braces_are_no_template(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, inputs: Path) -> Checkout:
-    """A copy of the project whose whole configuration is the tiny one, in config.yaml."""
+    """Return a copy of the project with the tiny configuration as config.yaml."""
     source = copied(ROOT, tmp_path_factory.mktemp("project") / "copy")
     made = Checkout(source, inputs=inputs)
     made.overlay.unlink()
@@ -522,15 +515,15 @@ def project(tmp_path_factory: pytest.TempPathFactory, inputs: Path) -> Checkout:
 
 
 def configure(project: Checkout, config: Any) -> None:
-    """Makes something the whole configuration."""
+    """Write the whole configuration."""
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     (project.source / "config.yaml").write_text(text, encoding="utf-8")
 
 
 def printed(project: Checkout, *arguments: str | Path) -> list[str]:
-    """What a dry run prints but for what it always does.
+    """Return what a dry run prints, except for its standing lines.
 
-    It shows jobs or exits with 1, without a traceback, and makes nothing.
+    It shows jobs or exits with 1, without a traceback, and makes no files.
     """
     command = [SNAKEMAKE, "-n", "--cores", "1", *arguments]
     done = subprocess.run(
@@ -554,7 +547,6 @@ def printed(project: Checkout, *arguments: str | Path) -> list[str]:
     ids=["null", "a key twice"],
 )
 def test_a_bad_overlay_is_one_line(project: Checkout, overlay: str, line: str) -> None:
-    """Snakemake would go on with half of it, or end in a traceback."""
     path = project.directory / "bad.yaml"
     path.write_text(overlay, encoding="utf-8")
     (told,) = printed(project, "--configfile", path)
@@ -562,12 +554,10 @@ def test_a_bad_overlay_is_one_line(project: Checkout, overlay: str, line: str) -
 
 
 def test_a_bad_option_is_one_line(project: Checkout) -> None:
-    """A slip on the command line would be ignored."""
     assert printed(project, "--config", "topics=5") == ["topics: unknown key, given 5"]
 
 
 def test_a_broken_config_yaml_is_one_line(project: Checkout) -> None:
-    """Who edits it would see twenty lines of the YAML library."""
     path = project.source / "config.yaml"
     whole = path.read_bytes()
     try:
@@ -579,7 +569,7 @@ def test_a_broken_config_yaml_is_one_line(project: Checkout) -> None:
 
 
 def test_a_broken_claims_yaml_is_one_line(project: Checkout) -> None:
-    """The ledger is made last, when all trainings are done."""
+    """The claims are read before any job starts."""
     path = project.source / "claims.yaml"
     whole = path.read_text("utf-8")
     try:
@@ -591,7 +581,7 @@ def test_a_broken_claims_yaml_is_one_line(project: Checkout) -> None:
 
 
 def test_words_that_mean_something_to_snakemake_mean_nothing(project: Checkout) -> None:
-    """A token or a column with a brace would be taken for a wildcard, and stop every run."""
+    """Tokens with braces and other special characters are not wildcards."""
     odd = ["{", "}", "{x}", "{{y}}", "{wildcards.model}", "%s", "$HOME", '"', "'", "\\", "*", "a b"]
     overlay = {
         "embedding": {
@@ -607,7 +597,7 @@ def test_words_that_mean_something_to_snakemake_mean_nothing(project: Checkout) 
 
 
 def test_make_looks_at_a_file_before_snakemake_does(tmp_path: Path) -> None:
-    """Of a file that is no YAML Snakemake tells with a traceback."""
+    """For invalid YAML, Snakemake prints a traceback."""
     commands = called(["make", "-n", "run", "CONFIGFILE=mine.yaml"], ROOT).splitlines()
     order = [line for line in commands if "mine.yaml" in line]
     assert order[0].endswith('python -m scripts.anatomy.configuration "mine.yaml"')
@@ -620,7 +610,6 @@ def test_make_looks_at_a_file_before_snakemake_does(tmp_path: Path) -> None:
 
 
 def test_a_script_by_hand_looks_at_its_file_too(project: Checkout) -> None:
-    """A person who steps through a job would start at a traceback of Snakemake."""
     path = project.directory / "bad.yaml"
     path.write_text("topic: [\n", encoding="utf-8")
     command = [sys.executable, "-m", "scripts.topic.theory", "results/topic/theory.json"]
@@ -631,8 +620,7 @@ def test_a_script_by_hand_looks_at_its_file_too(project: Checkout) -> None:
 @pytest.mark.slow
 @settings(max_examples=40, phases=[Phase.generate])
 @given(mutant=mutants(("tiny",)))
-def test_a_mutant_makes_a_graph_of_jobs_or_is_told(project: Checkout, mutant: Mutant) -> None:
-    """What the checks let pass would end in a traceback of the rules."""
+def test_a_mutant_has_a_plan_or_is_refused(project: Checkout, mutant: Mutant) -> None:
     try:
         configure(project, mutant.config)
     except yaml.YAMLError:
@@ -664,7 +652,7 @@ FOLDERS = ["figures", "data", "tokenizer", "comparisons", "alignment", "finetuni
 def test_names_of_folders_and_rules_may_be_names_of_entries(
     project: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two rules would make the same file."""
+    """No two rules make the same file, whatever the entries are called."""
     monkeypatch.chdir(project.directory)
     config = copy.deepcopy(CONFIGURATIONS["tiny"])
     sections = {
@@ -697,8 +685,8 @@ def test_names_of_folders_and_rules_may_be_names_of_entries(
 
 
 @pytest.mark.slow
-def test_nothing_is_called_none(project: Checkout) -> None:
-    """Where no model comes from elsewhere, that rule would make the one of this name too."""
+def test_a_model_may_be_called_none(project: Checkout) -> None:
+    """A model may be called NONE although all others are removed."""
     own = {"kind": "topic", "corpus": "lda", "variant": "bert"}
     config = merged(
         CONFIGURATIONS["tiny"],

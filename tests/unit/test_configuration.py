@@ -1,4 +1,4 @@
-"""Every mistake in the configuration is told in one line, and what is right means what it says."""
+"""The configuration: valid ones, `like` and null, and one line for every mistake."""
 
 import copy
 import json
@@ -22,7 +22,7 @@ LDA = {"kind": "lda", "train": 10, "validation": 10}
 
 
 def merged(config: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
-    """An overlay laid over a configuration, as --configfile does."""
+    """Return a configuration with an overlay, merged as --configfile does."""
     result = copy.deepcopy(config)
     for key, value in overlay.items():
         deeper = isinstance(value, dict) and isinstance(result.get(key), dict)
@@ -31,22 +31,22 @@ def merged(config: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
 
 
 def nested(path: str, value: Any) -> dict[str, Any]:
-    """{"a": {"b": value}} for "a.b"."""
+    """Return {"a": {"b": value}} for "a.b"."""
     for key in reversed(path.split(".")):
         value = {key: value}
     return value
 
 
 def with_changes(changes: dict[str, Any]) -> dict[str, Any]:
-    """The default configuration, changed at some paths."""
+    """Return the default configuration with changes at some paths."""
     config = DEFAULT
     for path, value in changes.items():
         config = merged(config, nested(path, value))
     return config
 
 
-def told(changes: dict[str, Any]) -> list[str]:
-    """The lines of what is wrong with a configuration."""
+def errors(changes: dict[str, Any]) -> list[str]:
+    """Return the lines of the error about a configuration."""
     with pytest.raises(ConfigError) as caught:
         validate(with_changes(changes))
     assert caught.value.__suppress_context__  # no traceback of pydantic
@@ -171,10 +171,10 @@ def test_null_removes() -> None:
         ("topic.variants.bert_one_layer", "models.mine.variant"),
     ],
 )
-def test_what_is_removed_is_missed_by_what_uses_it(path: str, key: str) -> None:
+def test_a_removed_entry_that_is_used_is_reported(path: str, key: str) -> None:
     own = {"kind": "topic", "corpus": "lda", "variant": "bert_one_layer"}
     name = path.rpartition(".")[2]
-    lines = told({"models.mine": own, path: None})
+    lines = errors({"models.mine": own, path: None})
     assert len(lines) == 1
     assert lines[0].startswith(f"{key}: no ") and f" named {name}; there are " in lines[0]
 
@@ -193,8 +193,8 @@ def test_studies_can_look_at_all_kinds_of_models(tmp_path: Path) -> None:
     assert "spare" not in settings.models
 
 
-def test_a_removed_corpus_is_missed_by_what_uses_it() -> None:
-    lines = told({"topic.corpora.mine": None, "topic.variants.mine.corpora": ["mine"]})
+def test_a_removed_corpus_that_is_used_is_reported() -> None:
+    lines = errors({"topic.corpora.mine": None, "topic.variants.mine.corpora": ["mine"]})
     assert lines[0].startswith("topic.variants.mine: no corpus named mine; there are lda")
 
 
@@ -258,7 +258,7 @@ def test_released_compat_alone_and_switched_off() -> None:
     assert TopicVariantSettings.model_validate({"released_compat": False}).masking.fresh
 
 
-def test_the_model_is_compact_unless_it_says_bert() -> None:
+def test_the_model_is_compact_unless_its_kind_is_bert() -> None:
     variants = validate(
         with_changes(
             {
@@ -291,7 +291,7 @@ LEGO = "lego.variants.mine"
 NARROW = {"d_model": 50, "head": "trained"}
 BERT = {"kind": "bert", "d_model": 64}
 MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
-    # what is set, to what, the key that the line begins with, what else it says
+    # the changed key, its value, the key that the line begins with, other parts of the line
     "unknown section": ("topics", {}, "topics", ["a section"]),
     "unknown key": ("topic.variant", {}, "topic.variant", ["a section"]),
     "unknown key of a variant": (f"{VARIANT}.step", 5, f"{VARIANT}.step", ["5"]),
@@ -703,7 +703,7 @@ MISTAKES: dict[str, tuple[str, Any, str, list[str]]] = {
 
 @pytest.mark.parametrize(("path", "value", "key", "words"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_line(path: str, value: Any, key: str, words: list[str]) -> None:
-    lines = told({path: value})
+    lines = errors({path: value})
     assert len(lines) == 1
     assert lines[0].startswith((f"{key}: ", f"{key}.[key]: "))
     said = lines[0].removeprefix(key)
@@ -723,7 +723,7 @@ RENAMED = [
 
 @pytest.mark.parametrize(("key", "name"), RENAMED)
 def test_a_renamed_key_is_refused_with_its_new_name(key: str, name: str) -> None:
-    (line,) = [line for line in told({key: 1}) if line.startswith(f"{key}: ")]
+    (line,) = [line for line in errors({key: 1}) if line.startswith(f"{key}: ")]
     assert name in line
 
 
@@ -746,7 +746,7 @@ def test_a_comparison_that_names_an_unknown_variant_is_refused(
     comparison = {"variant": one, "baseline": other, "metric": "loss"}
     key = f"{study}.comparisons.mine"
     assert validate(with_changes({key: comparison}))
-    (line,) = told({key: comparison | {role: "nope"}})
+    (line,) = errors({key: comparison | {role: "nope"}})
     assert line.startswith(f"{key}.{role}: ") and "nope" in line and one in line
 
 
@@ -761,7 +761,7 @@ def test_a_comparison_of_a_removed_variant_is_removed(study: str, one: str, othe
 
 @pytest.mark.parametrize("study", ["topic", "text", "embedding", "lego", "pretraining"])
 def test_a_seed_that_is_given_twice_is_refused_in_every_study(study: str) -> None:
-    (line,) = told({f"{study}.seeds": [4, 4]})
+    (line,) = errors({f"{study}.seeds": [4, 4]})
     assert line.startswith(f"{study}.seeds: ") and "4, 4" in line
 
 
@@ -769,7 +769,7 @@ def test_a_seed_that_is_given_twice_is_refused_in_every_study(study: str) -> Non
 def test_a_study_without_variants_is_refused(study: str) -> None:
     removed = dict.fromkeys(DEFAULT[study]["variants"])
     assert any(
-        line.startswith(f"{study}.variants: ") for line in told({f"{study}.variants": removed})
+        line.startswith(f"{study}.variants: ") for line in errors({f"{study}.variants": removed})
     )
 
 
@@ -819,7 +819,7 @@ def test_null_beside_like_is_a_value() -> None:
 def test_like_without_a_usable_entry_is_refused(
     entries: dict[str, Any], key: str, part: str
 ) -> None:
-    (line,) = told({f"lego.tasks.{name}": entry for name, entry in entries.items()})
+    (line,) = errors({f"lego.tasks.{name}": entry for name, entry in entries.items()})
     assert line.startswith(f"lego.tasks.{key}") and ".like: " in line and part in line
 
 
@@ -827,7 +827,7 @@ def test_like_without_a_usable_entry_is_refused(
 
 
 def test_overlapping_topics_have_no_block_matrix() -> None:
-    lines = told(
+    lines = errors(
         {
             CORPUS: {"kind": "overlap", "train": 10, "validation": 10},
             VARIANT: {"corpora": ["mine"], "model": {"value": "block", "attention": "trained"}},
@@ -843,13 +843,13 @@ def test_a_width_is_checked_on_every_corpus_of_a_variant() -> None:
         CORPUS: LDA | {"words": 20, "topics": 2},
         VARIANT: {"corpora": ["mine", "lda"], "model": {"d_model": 24, "head": "trained"}},
     }
-    assert "104" in told(changes)[0]
+    assert "104" in errors(changes)[0]
     changes[VARIANT]["corpora"] = ["mine"]
     assert validate(with_changes(changes)).topic.variants["mine"].model.d_model == 24
 
 
 def test_every_mistake_has_its_line() -> None:
-    lines = told(
+    lines = errors(
         {
             "scale": "huge",
             "nonsense": 1,
@@ -898,7 +898,7 @@ def test_keys_are_whole_whatever_the_names(name: str) -> None:
     ]
 
 
-def test_a_configuration_without_a_study_is_told() -> None:
+def test_a_configuration_without_a_study_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^topic: the key is missing\n"):
         validate({"scale": "laptop"})
 
@@ -907,7 +907,7 @@ def test_a_configuration_without_a_study_is_told() -> None:
 
 
 def text(folder: Path, **changes: Any) -> dict[str, Any]:
-    """A corpus of six words in three blocks, read from files."""
+    """Return a corpus of six words in three blocks, read from files."""
     for name in ("train", "validation"):
         (folder / name).write_text("0 1 5 END\n2 END\n", encoding="utf-8")
     files = {"train": str(folder / "train"), "validation": str(folder / "validation")}
@@ -923,7 +923,7 @@ def test_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["missing", "a folder"])
 def test_a_file_that_does_not_exist(tmp_path: Path, key: str, kind: str) -> None:
     path = str(tmp_path if kind == "a folder" else tmp_path / "nowhere.txt")
-    lines = told({CORPUS: text(tmp_path, **{key: path})})
+    lines = errors({CORPUS: text(tmp_path, **{key: path})})
     assert lines[0] == f"{CORPUS}.{key}: no such file: {path}"
     assert len(lines) == 1
 
@@ -945,7 +945,7 @@ def test_a_bad_text_is_named_by_file_and_line(
 ) -> None:
     changes = {CORPUS: text(tmp_path)}
     (tmp_path / which).write_text(content, encoding="utf-8")
-    lines = told(changes)
+    lines = errors(changes)
     assert len(lines) == 1
     assert lines[0].startswith(f"{CORPUS}: {tmp_path / which}{line}: ")
     assert words in lines[0]
@@ -954,11 +954,11 @@ def test_a_bad_text_is_named_by_file_and_line(
 def test_a_text_that_is_removed_is_not_read(tmp_path: Path) -> None:
     assert validate(with_changes({CORPUS: None}))
     changes = {CORPUS: text(tmp_path, topics=None, table=None)}
-    assert "either topics" in told(changes)[0]
+    assert "either topics" in errors(changes)[0]
 
 
 def with_table(folder: Path, table: str, model: dict[str, Any]) -> dict[str, Any]:
-    """A variant on a corpus whose vocabulary is a table of three words."""
+    """Return a variant on a corpus whose vocabulary is a table."""
     (folder / "table.csv").write_text(table, encoding="utf-8")
     corpus = text(folder, topics=None, table=str(folder / "table.csv"))
     for name in ("train", "validation"):
@@ -971,16 +971,16 @@ TABLE = "word,topic\ncat,pets\ndog,pets\ncow,farm\nhen,farm\n"
 
 def test_a_table_gives_the_words(tmp_path: Path) -> None:
     assert validate(with_changes(with_table(tmp_path, TABLE, {})))
-    lines = told(with_table(tmp_path, "word,topic\ncat,pets\n", {}))
+    lines = errors(with_table(tmp_path, "word,topic\ncat,pets\n", {}))
     assert lines[0].startswith(f"{CORPUS}: {tmp_path / 'train'}:1: ") and "'dog'" in lines[0]
-    lines = told(with_table(tmp_path, "cat,pets\n", {}))
+    lines = errors(with_table(tmp_path, "cat,pets\n", {}))
     assert lines[0].startswith(f"{CORPUS}: {tmp_path / 'table.csv'}: ") and "word,topic" in lines[0]
 
 
 def test_widths_are_checked_against_a_tables_words(tmp_path: Path) -> None:
     # four words and four special tokens
     assert validate(with_changes(with_table(tmp_path, TABLE, {"d_model": 8})))
-    lines = told(with_table(tmp_path, TABLE, {"d_model": 7, "head": "trained"}))
+    lines = errors(with_table(tmp_path, TABLE, {"d_model": 7, "head": "trained"}))
     assert lines[0].startswith(f"{VARIANT}.model: ")
     assert "8" in lines[0] and "7" in lines[0]
 
@@ -988,7 +988,7 @@ def test_widths_are_checked_against_a_tables_words(tmp_path: Path) -> None:
 def test_a_block_matrix_needs_a_table_of_blocks(tmp_path: Path) -> None:
     model = {"value": "block", "attention": "trained"}
     assert validate(with_changes(with_table(tmp_path, TABLE, model)))
-    lines = told(with_table(tmp_path, TABLE + "cat,farm\n", model))
+    lines = errors(with_table(tmp_path, TABLE + "cat,farm\n", model))
     assert lines[0].startswith(f"{VARIANT}.model: ")
     assert "block" in lines[0]
 

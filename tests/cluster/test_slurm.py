@@ -24,7 +24,7 @@ HERE += ["--slurm-init-seconds-before-status-checks", "2", "--retries", "0"]
 CARD = """
 import os, time
 from pathlib import Path
-from scripts.anatomy.devices import lease
+from scripts.anatomy.gpu_lease import lease
 
 with lease("cuda", gpus_allocated=1, folder=Path("leases"), device_count=1, timeout=0) as device:
     print(device, os.environ["CUDA_VISIBLE_DEVICES"], time.time())

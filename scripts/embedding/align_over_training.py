@@ -32,9 +32,9 @@ def main(snakemake: Any) -> None:
     steps, *_ = [checkpoints.steps(kept) for _, kept in files.values()]  # alike in all seeds
     rows = []
     with job.compute(snakemake) as compute, job.config_errors("embedding.alignment.training"):
-        for place, step in enumerate(steps):
+        for index, step in enumerate(steps):
             models = {
-                seed: view(checkpoints.model_at(*of_seed, place).to(compute.device))
+                seed: view(checkpoints.model_at(*of_seed, index).to(compute.device))
                 for seed, of_seed in files.items()
             }
             for one, other in combinations(models, 2):

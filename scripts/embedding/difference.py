@@ -46,7 +46,7 @@ def main(snakemake: Any) -> None:
         with job.config_errors("embedding.finetuning.lexicon"):
             words = lexicon.words(params.lexicon and Path(params.lexicon))
             inside = lexicon.among(vocabulary, words)
-        records, shown = [], []
+        records, words_of_first = [], []
         with job.config_errors(params.key):
             for seed, path in zip(params.seeds, inp.changes, strict=True):
                 for rows in _changes(model, seen, Path(path)):
@@ -54,14 +54,14 @@ def main(snakemake: Any) -> None:
                     shares = weight_difference.lexicon_shares(
                         some, inside=inside, allowed=allowed, k=params.top, seed=seed
                     )
-                    place = {"seed": seed, "layer": rows.layer, "group": rows.group}
-                    records.append(place | {"vectors": len(some.D)} | shares)
+                    keys = {"seed": seed, "layer": rows.layer, "group": rows.group}
+                    records.append(keys | {"vectors": len(some.D)} | shares)
                     if seed == params.seeds[0]:
                         most = weight_difference.largest(rows, SHOWN)
-                        shown += _words(most, labels, inside, allowed, params.top)
+                        words_of_first += _words(most, labels, inside, allowed, params.top)
     table = pd.DataFrame(records)
     artifacts.write_table(out.table, table)
-    artifacts.write_table(out.words, pd.DataFrame(shown))
+    artifacts.write_table(out.words, pd.DataFrame(words_of_first))
     artifacts.write_json(out.summary, aggregation.lexicon(table))
 
 
@@ -92,16 +92,16 @@ def _of_base(stored: dict[str, Tensor]) -> dict[str, Tensor]:
 def _words(rows: Rows, labels: list[str], inside: Any, allowed: Any, k: int) -> Iterator[dict]:
     """Yield the top tokens of D and -D of each vector, and which of them are words of sentiment."""
     top = extremes(rows.D, rows.E, k=k, allowed=allowed)
-    for place, norm in enumerate(rows.D.norm(dim=1).tolist()):
+    for index, norm in enumerate(rows.D.norm(dim=1).tolist()):
         row = {
             "layer": rows.layer,
             "group": rows.group,
-            "head": int(rows.head[place]),
-            "index": int(rows.index[place]),
+            "head": int(rows.head[index]),
+            "index": int(rows.index[index]),
             "norm": norm,
         }
         for sign, ids in (("+", top.ids_high), ("-", top.ids_low)):
-            of_vector = ids[place].tolist()
+            of_vector = ids[index].tolist()
             yield row | {
                 "sign": sign,
                 "tokens": [labels[i] for i in of_vector],

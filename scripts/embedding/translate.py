@@ -55,13 +55,13 @@ def main(snakemake: Any) -> None:
     params, inp, out = snakemake.params, snakemake.input, snakemake.output
     pair = TranslationPairSettings.model_validate(params.pair)
     run = FinetuningRunSettings.model_validate(params.run)
-    choice = TranslationSettings.model_validate(params.translation)
+    settings = TranslationSettings.model_validate(params.translation)
     texts = artifacts.read_table(inp.texts)
     train = texts[texts["part"] == "train"]
     tables = {
-        "train": train.head(choice.train),
-        "validation": classification_data.balanced(texts, "validation", choice.validation),
-        "test": classification_data.balanced(texts, "test", choice.test),
+        "train": train.head(settings.train),
+        "validation": classification_data.balanced(texts, "validation", settings.validation),
+        "test": classification_data.balanced(texts, "test", settings.test),
     }
     labels = {part: table["label"].to_numpy(copy=True) for part, table in tables.items()}
     key = f"embedding.translation.pairs.{snakemake.wildcards.pair}"
@@ -78,12 +78,12 @@ def main(snakemake: Any) -> None:
             seed: _trained(Path(inp.upper), run, Path(path), compute.device)
             for seed, path in zip(params.seeds, inp.weights, strict=True)
         }
-        ways = _ways(A, B, before, trained, pair, choice, cuts, Path(inp.upper))
-        names = [*ways] + ([(None, PROBE)] if PROBE in choice.controls else [])
+        ways = _ways(A, B, before, trained, pair, settings, cuts, Path(inp.upper))
+        names = [*ways] + ([(None, PROBE)] if PROBE in settings.controls else [])
         every = dict.fromkeys(names, cuts)
         outputs, means = translation.evaluate(ways, A.model, A.texts["validation"], every)
         probes = {}
-        if PROBE in choice.controls:
+        if PROBE in settings.controls:
             _, fitted = translation.evaluate({}, A.model, A.texts["train"], {PROBE: cuts})
             probes = {cut: translation.probe(fitted[cut], labels["train"]) for cut in cuts}
         rows = [*_rows("validation", outputs, means, probes, labels["validation"])]
@@ -128,13 +128,13 @@ def _ways(
     before: Classifier,
     trained: dict[int, Classifier],
     pair: TranslationPairSettings,
-    choice: TranslationSettings,
+    settings: TranslationSettings,
     cuts: list[int],
     folder: Path,
 ) -> dict[tuple[int, str], Way]:
     """Return what is wanted of the variants and controls, by seed and name."""
     ids_B, ids_A = alignment.shared_ids(B.words, A.words, pair.offset)
-    wanted = {*choice.variants, *choice.controls} - {PROBE}
+    wanted = {*settings.variants, *settings.controls} - {PROBE}
     if isinstance(final_norm(A.model), torch.nn.Identity):
         wanted -= {"final_norm", "published"}  # there is none: they are plain, and positions
     if A.W_E.shape[1] != B.W_E.shape[1]:
@@ -206,7 +206,7 @@ def _paired(
         placed = batch.to(device)
         kept = placed.mask.bool()
         states = translation.states(A.model, placed)
-        in_B = finetuning.padded([B.texts["train"][place] for place in chosen]).to(device)
+        in_B = finetuning.padded([B.texts["train"][index] for index in chosen]).to(device)
         yield (
             {cut: states[cut][kept] for cut in cuts},
             [reader(TextBatch(in_B.ids, placed.mask))[kept] for reader in readers],

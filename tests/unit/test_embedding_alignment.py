@@ -88,29 +88,29 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def test_correlations_against_projections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that follows would be about other numbers than the paper's."""
+    """Correlations equal those of projections onto all tokens."""
     monkeypatch.setattr(alignment, "TOKENS_PER_CHUNK", 32)  # two blocks and a rest
     W_A, W_B = normal(D_VOCAB, 6) + 3, normal(D_VOCAB, 9, seed=1) * normal(9, seed=2) - 1
     for one, other, d_A, d_B in ((W_A, W_B, 6, 9), (W_B, W_A, 9, 6)):
         X, Y = normal(5, d_A, seed=3), normal(4, d_B, seed=4)
-        found = alignment.correlations(X, Y, alignment.kernel(one, other))
+        actual = alignment.correlations(X, Y, alignment.kernel(one, other))
         for i in range(5):
             for j in range(4):
                 expected = pearson((one @ X[i]).numpy(), (other @ Y[j]).numpy())
-                assert float(found[i, j]) == pytest.approx(expected, abs=1e-10)
+                assert float(actual[i, j]) == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("second", ["alike", "narrow", "decoder"])
 def test_scores_of_models_against_projections(second: str) -> None:
-    """Layers would be matched by something that only looks like the mean |correlation|."""
+    """Scores of groups are means of absolute correlations of projections."""
     A = llama(1) if second == "decoder" else bert(0)
     B = {"alike": bert(1), "narrow": bert(2, width=8, layers=2, d_ff=10), "decoder": llama(2)}[
         second
     ]
-    found = alignment.model_scores(A, B, alignment.kernels(A, B, (IDS, IDS)))
+    actual = alignment.model_scores(A, B, alignment.kernels(A, B, (IDS, IDS)))
     names = ["K_gate", "K_up"] if second == "decoder" else ["K"]
-    assert list(found) == [*names, "V", "W_Q", "W_K", "W_V", "W_O"]
-    for name, S in found.items():
+    assert list(actual) == [*names, "V", "W_Q", "W_K", "W_V", "W_O"]
+    for name, S in actual.items():
         assert S.shape == (len(A.layers), len(B.layers))
         for place in np.ndindex(S.shape):
             projected = [
@@ -123,7 +123,7 @@ def test_scores_of_models_against_projections(second: str) -> None:
 
 
 def test_blocks_hold_the_scores_of_layers() -> None:
-    """Groups would be matched with others than the figure says."""
+    """Blocks hold the scores of each group at its rows and columns."""
     A, B = bert(0), bert(1)
     kernels = alignment.kernels(A, B, (IDS, IDS))
     blocks = alignment.block_scores(A, B, kernels)
@@ -139,16 +139,16 @@ def test_blocks_hold_the_scores_of_layers() -> None:
 
 
 def test_raw_coordinates_are_the_control() -> None:
-    """The control would compare something else than the vectors as they are."""
+    """Raw coordinates score Pearson correlations of the vectors themselves."""
     A, B = bert(0), bert(1)
-    found = alignment.model_scores(A, B, alignment.raw_coordinates(16))["V"]
-    for a, b in np.ndindex(found.shape):
+    actual = alignment.model_scores(A, B, alignment.raw_coordinates(16))["V"]
+    for a, b in np.ndindex(actual.shape):
         pairs = [[pearson(x, y) for y in B.layers[b].V] for x in A.layers[a].V]
-        assert found[a, b] == pytest.approx(np.abs(pairs).mean(), abs=1e-10)
+        assert actual[a, b] == pytest.approx(np.abs(pairs).mean(), abs=1e-10)
 
 
 def test_a_rotated_copy_is_seen_over_tokens_and_not_in_coordinates() -> None:
-    """The point of the method: coordinates of two models have nothing to do with each other."""
+    """A rotation changes no score over tokens, but those over raw coordinates."""
     A = bert(0, width=16, layers=6, d_ff=300)
     B = turned(A)
     over_tokens = alignment.model_scores(A, B, alignment.kernels(A, B, (IDS, IDS)))
@@ -165,8 +165,8 @@ def test_a_rotated_copy_is_seen_over_tokens_and_not_in_coordinates() -> None:
     assert alignment.summary(over_tokens, rng, 100)["all"]["right_share"] == 1
 
 
-def test_permuted_layers_are_found_again() -> None:
-    """Which layers go together would be guessed."""
+def test_permuted_layers_are_matched() -> None:
+    """Layers in another order are matched with their originals."""
     A = bert(0, layers=5)
     order = [3, 0, 4, 2, 1]
     B = replace(turned(A), layers=[turned(A).layers[number] for number in order])
@@ -175,18 +175,18 @@ def test_permuted_layers_are_found_again() -> None:
         assert [order[b] for b in alignment.assign(S).b] == [*range(5)]
 
 
-def test_vectors_that_say_nothing_correlate_with_nothing() -> None:
-    """Dead neurons would turn the score of their layer into NaN."""
+def test_zero_vectors_correlate_zero() -> None:
+    """A vector of zeros correlates 0, not NaN."""
     X = torch.cat([torch.zeros(1, 6, dtype=torch.float64), normal(2, 6)])
     W = normal(D_VOCAB, 6)
-    found = alignment.correlations(X, X, alignment.kernel(W, W))
-    assert found.isfinite().all()
-    assert (found[0] == 0).all()
-    assert float(found[1, 1]) == pytest.approx(1)
+    actual = alignment.correlations(X, X, alignment.kernel(W, W))
+    assert actual.isfinite().all()
+    assert (actual[0] == 0).all()
+    assert float(actual[1, 1]) == pytest.approx(1)
 
 
 def test_single_precision_is_enough_for_scores() -> None:
-    """Scores that differ in the third digit would be noise of rounding."""
+    """Scores in single precision agree with double precision."""
     A, B = bert(0), bert(1)
 
     def single(model: ModelView) -> ModelView:
@@ -208,27 +208,32 @@ def test_single_precision_is_enough_for_scores() -> None:
         np.testing.assert_allclose(S, double[name], rtol=1e-5)
 
 
-def test_controls_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alignment would be set against itself, or against something easier to beat."""
+def test_controls_differ_in_one_respect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each control differs from the alignment in one respect only."""
     A, B = bert(0), turned(bert(0))
-    found = {
+    actual = {
         (name, seed): kernels
         for name, seed, kernels in alignment.controls(A, B, (IDS, IDS), [0, 1])
     }
-    assert list(found) == [("features", None), ("identity", None), ("shuffled", 0), ("shuffled", 1)]
+    assert list(actual) == [
+        ("features", None),
+        ("identity", None),
+        ("shuffled", 0),
+        ("shuffled", 1),
+    ]
     x, y = A.layers[0].V[:1], B.layers[1].V[:1]
-    same = alignment.correlations(x, y, found["identity", None].read)
+    same = alignment.correlations(x, y, actual["identity", None].read)
     assert float(same) == pytest.approx(pearson(A.W_E @ x[0], A.W_E @ y[0]))
-    assert not torch.equal(found["shuffled", 0].read.AB, found["shuffled", 1].read.AB)
+    assert not torch.equal(actual["shuffled", 0].read.AB, actual["shuffled", 1].read.AB)
     itself = alignment.kernels(A, B, (IDS, IDS)).read
     for seed in (0, 1):
-        torch.testing.assert_close(found["shuffled", seed].read.B, itself.B)
+        torch.testing.assert_close(actual["shuffled", seed].read.B, itself.B)
     wide = alignment.controls(A, bert(0, width=8), (IDS, IDS), [0])
     assert [name for name, *_ in wide] == ["shuffled"]
 
 
 def test_the_score_of_random_vectors() -> None:
-    """Correlations that any two vectors have would count as alignment."""
+    """The score of random vectors follows from the width and shared directions."""
     W = normal(2000, 40)
     draw = torch.Generator().manual_seed(0)
     alike = alignment.chance(alignment.kernel(W, W), draw)
@@ -242,7 +247,7 @@ def test_the_score_of_random_vectors() -> None:
 
 @pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3), (1, 1), (1, 4)])
 def test_assignment_and_margin_against_all_assignments(shape: tuple[int, int]) -> None:
-    """A margin that is too large would call a swap of two layers certain."""
+    """The best assignment and its margins equal those of an exhaustive search."""
     S = np.random.default_rng(sum(shape)).random(shape)
     wide = S if shape[0] <= shape[1] else S.T
     sums = {
@@ -250,11 +255,11 @@ def test_assignment_and_margin_against_all_assignments(shape: tuple[int, int]) -
         for order in permutations(range(wide.shape[1]), len(wide))
     }
     best = max(sums, key=sums.get)
-    found = alignment.assign(S)
-    pairs = {*zip(found.a.tolist(), found.b.tolist(), strict=True)}
+    actual = alignment.assign(S)
+    pairs = {*zip(actual.a.tolist(), actual.b.tolist(), strict=True)}
     expected = {*enumerate(best)} if shape[0] <= shape[1] else {(b, a) for a, b in enumerate(best)}
     assert pairs == expected
-    for a, b, margin in zip(*found, strict=True):
+    for a, b, margin in zip(*actual, strict=True):
         row, column = (a, b) if shape[0] <= shape[1] else (b, a)
         others = [total for order, total in sums.items() if order[row] != column]
         if others:
@@ -264,7 +269,7 @@ def test_assignment_and_margin_against_all_assignments(shape: tuple[int, int]) -
 
 
 def test_centring_takes_out_what_a_layer_has_with_all() -> None:
-    """A layer that correlates with everything would look like a match of each."""
+    """Centring leaves what is specific to a pair of layers."""
     S = np.add.outer([0.0, 1.0, 5.0], [2.0, 0.0, 1.0])
     specific = np.eye(3)
     assert np.abs(alignment.centred(S)).max() < 1e-12
@@ -281,13 +286,13 @@ def test_centring_takes_out_what_a_layer_has_with_all() -> None:
     ],
 )
 def test_the_same_depth(layers: tuple[int, int], expected: tuple[list[int], list[int]]) -> None:
-    """What counts as right would not be the diagonal, or not end with the last layers."""
-    found = alignment.same_depth(*layers)
-    assert tuple(part.tolist() for part in found) == expected
+    """Layers of the same relative depth end with the last ones."""
+    actual = alignment.same_depth(*layers)
+    assert tuple(part.tolist() for part in actual) == expected
 
 
 def test_p_values() -> None:
-    """Alignment would be called significant that is not."""
+    """The p values are exact for few layers and uniform for random scores."""
     rng = seeding.numpy_generator(0, "test")
     assert alignment.p_value(np.eye(4), rng) == pytest.approx(1 / 24)  # of all 24
     assert alignment.p_value(np.eye(12), rng, draws=500) == pytest.approx(1 / 501)
@@ -302,18 +307,18 @@ def test_p_values() -> None:
 
 
 def test_records_of_groups_and_of_all() -> None:
-    """Claims would be measured on sums where they expect shares."""
+    """Records by group and over all groups have the expected numbers."""
     scores = {"K": np.eye(3), "V": np.eye(3)[[1, 0, 2]]}
-    found = alignment.summary(scores, seeding.numpy_generator(0, "test"), 100)
-    assert found["K"] | {"margin": 0} == {
+    actual = alignment.summary(scores, seeding.numpy_generator(0, "test"), 100)
+    assert actual["K"] | {"margin": 0} == {
         "mean": pytest.approx(1 / 3), "matched": 1, "contrast": pytest.approx(2 / 3),
         "same_depth": 1, "same_depth_contrast": pytest.approx(2 / 3), "right": 3, "right_share": 1,
         "right_centred": 3, "margin": 0, "p": pytest.approx(1 / 6),
     }  # fmt: skip
-    assert (found["V"]["right"], found["V"]["same_depth"]) == (1, pytest.approx(1 / 3))
-    assert found["all"]["right"] == 4
-    assert found["all"]["right_share"] == pytest.approx(4 / 6)
-    assert found["all"]["right_centred"] == 4
+    assert (actual["V"]["right"], actual["V"]["same_depth"]) == (1, pytest.approx(1 / 3))
+    assert actual["all"]["right"] == 4
+    assert actual["all"]["right_share"] == pytest.approx(4 / 6)
+    assert actual["all"]["right_centred"] == 4
     table = [*alignment.rows(scores)]
     assert len(table) == 18
     matched = [(r["layer_a"], r["layer_b"]) for r in table if r["group"] == "V" and r["matched"]]
@@ -322,7 +327,7 @@ def test_records_of_groups_and_of_all() -> None:
 
 
 def test_wide_scores_are_matched_with_and_without_what_layers_share() -> None:
-    """A layer that correlates with everything would take a place in every matching."""
+    """Scores of unequal depths are matched with and without centring."""
     S = np.eye(6)[:, [1, 3, 5]]
     S[0] += 5
     rng = seeding.numpy_generator(0, "test")
@@ -333,19 +338,19 @@ def test_wide_scores_are_matched_with_and_without_what_layers_share() -> None:
         assert layers <= {*table[table[column]]["layer_a"]}
 
 
-def test_alignment_is_set_against_its_controls() -> None:
-    """A claim would be on the wrong difference, or on the wrong end of the training."""
+def test_summaries_subtract_the_controls() -> None:
+    """Summaries subtract each control, and the first step from the last."""
 
     def summaries(level: float) -> dict[str, dict[str, float]]:
         record = dict.fromkeys(aggregation.CONTROLLED, level)
         return {"K": record, "all": record | {"mean": 2 * level}}
 
-    found = aggregation.aligned(
+    actual = aggregation.aligned(
         {"embedding": summaries(5.0), "features": summaries(2.0)}, [summaries(1.0), summaries(0.5)]
     )
-    assert found["above_features"]["all"]["mean"] == 6
-    assert found["above_shuffled"]["K"]["matched"] == [4, 4.5]
-    assert found["shuffled"]["all"]["mean"] == [2, 1]
+    assert actual["above_features"]["all"]["mean"] == 6
+    assert actual["above_shuffled"]["K"]["matched"] == [4, 4.5]
+    assert actual["shuffled"]["all"]["mean"] == [2, 1]
     assert "above_features" not in aggregation.aligned(
         {"embedding": summaries(1.0)}, [summaries(1.0)]
     )
@@ -364,8 +369,8 @@ def test_alignment_is_set_against_its_controls() -> None:
     assert over["above_shuffled"]["K"]["right_share"] == [501, 502]
 
 
-def test_published_assignments_may_differ_where_scores_cannot_tell() -> None:
-    """A swap within rounding would count as not reproduced, or any swap as reproduced."""
+def test_published_matches_recur_up_to_rounding() -> None:
+    """Published matches recur if scores differ by no more than rounding."""
     S = np.eye(4)
     assert alignment.agreement(S, [0, 1, 2, 3]) == 1
     assert alignment.agreement(S, [1, 0, 2, 3]) == 0.5
@@ -378,7 +383,7 @@ def test_published_assignments_may_differ_where_scores_cannot_tell() -> None:
 
 
 def test_published_numbers_are_those_of_the_figure() -> None:
-    """A slip in copying the figure would make the claim on MultiBERTs one about nothing."""
+    """The published assignments in the overlay have 58 matches on the diagonal."""
     overlay = yaml.safe_load((ROOT / "config/multiberts.yaml").read_text("utf-8"))
     published = overlay["embedding"]["alignment"]["pairs"]["multiberts"]["published"]
     right = {
@@ -397,7 +402,7 @@ def test_published_numbers_are_those_of_the_figure() -> None:
 
 
 def test_shared_ids() -> None:
-    """Tokens would be compared with other tokens."""
+    """Shared tokens are compared at the same ids, with an offset if given."""
     words = "a b c d e".split()
     for there, offset in ((words, 0), (["x", "y", *words, "z"], 2), ([*words, "new"], 0)):
         one, other = alignment.shared_ids(words, there, offset)
@@ -405,7 +410,7 @@ def test_shared_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "offset", "told"),
+    ("there", "offset", "message"),
     [
         (
             ["a", "x", "c"],
@@ -421,25 +426,25 @@ def test_shared_ids() -> None:
         (list("xabcd"), 0, ", ..."),
     ],
 )
-def test_vocabularies_that_differ(there: list[str], offset: int, told: str) -> None:
-    """Correlations over tokens that only share a number would look like a missing alignment."""
+def test_vocabularies_that_differ(there: list[str], offset: int, message: str) -> None:
+    """Vocabularies that differ are refused."""
     with pytest.raises(ValueError, match="the vocabularies differ: ") as caught:
         alignment.shared_ids(list("abcd"), there, offset)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_singular_embedding_is_refused() -> None:
-    """Parameters that differ would be called the same."""
+    """An embedding without full rank is refused."""
     W, other = normal(D_VOCAB, 6), normal(D_VOCAB, 6, seed=1)
     both = alignment.kernel(W, other)
-    found = alignment.conditions(Kernels(both, both))
+    actual = alignment.conditions(Kernels(both, both))
     for side, E in (("a", W), ("b", other)):
-        assert found[side] == pytest.approx(float(torch.linalg.cond(E - E.mean(dim=0))))
+        assert actual[side] == pytest.approx(float(torch.linalg.cond(E - E.mean(dim=0))))
     other[:, 5] = other[:, 0] + other[:, 1]
     worse = alignment.kernel(W, other)
-    told = r"the embedding of b, in 6 dimensions, is singular \(condition number .*\): vectors"
-    with pytest.raises(ValueError, match=told):
+    message = r"the embedding of b, in 6 dimensions, is singular \(condition number .*\): vectors"
+    with pytest.raises(ValueError, match=message):
         alignment.conditions(Kernels(both, worse))
 
 
@@ -466,25 +471,25 @@ def pretrained(folder: Path, heads: Heads, seed: int = 0) -> tuple[Path, Path]:
 
 
 def test_a_checkpoint_is_the_model_at_its_step(tmp_path: Path) -> None:
-    """The wrong weights, or queries taken for keys, would be aligned."""
+    """A model at a checkpoint has the weights of that step."""
     files = pretrained(tmp_path, Heads(learned=4))
     assert checkpoints.steps(files[1]) == [0, 5, 50]
     stored = artifacts.read_tensors(files[1], framework="torch")
     for place in range(3):
-        found = view(checkpoints.model_at(*files, place))
+        actual = view(checkpoints.model_at(*files, place))
         fused = stored["bert.encoder.layer.1.attention.self.mixing.W_QKV.weight"][place].float()
         parts = [matrix.movedim(0, 1).flatten(1).T for matrix in (
-            found.layers[1].W_Q, found.layers[1].W_K, found.layers[1].W_V
+            actual.layers[1].W_Q, actual.layers[1].W_K, actual.layers[1].W_V
         )]  # fmt: skip
         torch.testing.assert_close(torch.cat(parts), fused)
         output = stored["bert.encoder.layer.0.attention.self.mixing.W_O.weight"][place].float()
-        torch.testing.assert_close(found.layers[0].W_O.flatten(0, 1).T, output)
+        torch.testing.assert_close(actual.layers[0].W_O.flatten(0, 1).T, output)
         values = stored["bert.encoder.layer.0.output.dense.weight"][place].float()
-        torch.testing.assert_close(found.layers[0].V.T, values)
+        torch.testing.assert_close(actual.layers[0].V.T, values)
 
 
 def test_a_checkpoint_computes_what_the_model_did(tmp_path: Path) -> None:
-    """A view would be of a model that does something else."""
+    """A stored checkpoint computes what the model computed."""
     config = BertConfig(
         vocab_size=D_VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=4,
         intermediate_size=24, max_position_embeddings=8, pad_token_id=0,
@@ -502,9 +507,9 @@ def test_a_checkpoint_computes_what_the_model_did(tmp_path: Path) -> None:
 
 
 def test_checkpoints_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    """A traceback of a library would stand where the reason should."""
+    """An unreadable checkpoint raises an error that names the file."""
     mixed = pretrained(tmp_path / "mixed", Heads(learned=2, association=2))
-    with pytest.raises(ValueError, match="heads that are not learned"):
+    with pytest.raises(ValueError, match="only learned heads"):
         checkpoints.model_at(*mixed, 0)
     config, file = pretrained(tmp_path / "base", Heads(learned=4))
     file.write_bytes(file.read_bytes()[:1000])

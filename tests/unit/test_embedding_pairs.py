@@ -55,11 +55,11 @@ def dense_top(M, k, order, allowed=None):
     return rows[at].tolist(), columns[at].tolist(), values[at]
 
 
-def assert_same(found, expected, rtol=1e-12):
-    assert found.rows.tolist() == expected[0]
-    assert found.columns.tolist() == expected[1]
-    np.testing.assert_allclose(found.values.numpy(), expected[2], rtol=rtol)
-    assert found.values.dtype == torch.float64
+def assert_same(actual, expected, rtol=1e-12):
+    assert actual.rows.tolist() == expected[0]
+    assert actual.columns.tolist() == expected[1]
+    np.testing.assert_allclose(actual.values.numpy(), expected[2], rtol=rtol)
+    assert actual.values.dtype == torch.float64
 
 
 # --- top pairs ----------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def assert_same(found, expected, rtol=1e-12):
 @pytest.mark.parametrize("tail", [0, 0.5, 2])
 @pytest.mark.parametrize("k", [1, 50, 1000])
 def test_top_pairs_are_those_of_the_dense_matrix(order, tail, k):
-    """Otherwise a figure of a head's strongest pairs would miss some of them."""
+    """The top pairs equal those of the dense matrix."""
     A, B = factors(tail=tail)
     assert_same(pairs.top_pairs(A, B, k, order=order), dense_top(product(A, B), k, order), 1e-10)
 
@@ -77,7 +77,7 @@ def test_top_pairs_are_those_of_the_dense_matrix(order, tail, k):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("d_head", [1, 3])
 def test_ties_are_in_the_order_of_their_ids(order, d_head):
-    """Otherwise which of many equal pairs are shown would depend on the tiles and the machine."""
+    """Equal entries are ordered by their ids."""
     A, B = integers(70, 90, d_head)
     for k in (1, 20, 700):
         assert_same(pairs.top_pairs(A, B, k, order=order), dense_top(product(A, B), k, order))
@@ -95,7 +95,7 @@ def test_ties_are_in_the_order_of_their_ids(order, d_head):
 )
 @hypothesis_settings(max_examples=150)
 def test_any_tied_factors_and_filters(rows, columns, d_head, seed, order, part, share, apart):
-    """Otherwise some combination of filters would give other pairs than filtering M would."""
+    """Any filters on any tied factors give the pairs of the filtered matrix."""
     A, B = integers(rows, columns, d_head, seed=seed)
     rng = seeding.numpy_generator(seed, "filters")
     keep = [rng.random(size) < share for size in (rows, columns)]
@@ -115,14 +115,14 @@ def test_any_tied_factors_and_filters(rows, columns, d_head, seed, order, part, 
             pairs.top_pairs(A, B, 1, **options)
         return
     k = max(1, round(part * pairs_there))
-    found = pairs.top_pairs(A, B, k, **options)
-    assert_same(found, dense_top(product(A, B), k, order, allowed))
+    actual = pairs.top_pairs(A, B, k, **options)
+    assert_same(actual, dense_top(product(A, B), k, order, allowed))
 
 
 @given(st.integers(0, 10_000), st.floats(0, 3), st.sampled_from(ORDERS), st.integers(1, 64))
 @hypothesis_settings(max_examples=60)
 def test_any_shape_of_the_tail(seed, tail, order, d_head):
-    """Otherwise pruning would be wrong for some heads, as flat or steep as heads come."""
+    """Any distribution of norms gives the pairs of the dense matrix."""
     A, B = factors(60, 45, d_head, tail=tail, seed=seed)
     assert_same(
         pairs.top_pairs(A, B, 30, order=order), dense_top(product(A, B), 30, order), rtol=1e-8
@@ -131,76 +131,78 @@ def test_any_shape_of_the_tail(seed, tail, order, d_head):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_without_the_diagonal(order):
-    """Otherwise the list of a head that copies would be nothing but tokens with themselves."""
+    """Pairs on the diagonal are left out if asked."""
     A, _ = factors(120, 120, tail=1)
     B = -A if order == "smallest" else A
     M = product(A, B)
     assert dense_top(M, 1, order)[0] == dense_top(M, 1, order)[1]
     off = ~np.eye(120, dtype=bool)
-    found = pairs.top_pairs(A, B, 40, order=order, word_of=torch.arange(120))
+    actual = pairs.top_pairs(A, B, 40, order=order, word_of=torch.arange(120))
     # M is symmetric: which of a pair's two entries is first is a matter of the last bit
-    np.testing.assert_allclose(found.values.numpy(), dense_top(M, 40, order, off)[2], rtol=1e-10)
-    assert (found.rows != found.columns).all()
+    np.testing.assert_allclose(actual.values.numpy(), dense_top(M, 40, order, off)[2], rtol=1e-10)
+    assert (actual.rows != actual.columns).all()
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_single_precision_cannot_tell_apart(order):
-    """Otherwise rounding in the search would decide which of nearly equal pairs are reported."""
+def test_entries_that_single_precision_confuses(order):
+    """Entries that single precision confuses are ordered in double precision."""
     rng = seeding.numpy_generator(0, "near")
     A, B = (torch.from_numpy(1 + 1e-5 * rng.normal(size=(100, 16))) for _ in range(2))
     B = -B if order == "smallest" else B
     assert (product(A, B) / np.sign(product(A, B)) - 16).std() < 1e-3
-    found, expected = pairs.top_pairs(A, B, 40, order=order), dense_top(product(A, B), 40, order)
-    assert_same(found, expected)
+    actual, expected = pairs.top_pairs(A, B, 40, order=order), dense_top(product(A, B), 40, order)
+    assert_same(actual, expected)
     single = dense_top((A.float() @ B.float().T).numpy(), 40, order)
     assert single[:2] != expected[:2]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_planted_pairs_are_found(sign):
-    """Otherwise the pairs that a head was built for would not head its list."""
+def test_planted_pairs_come_first(sign):
+    """Planted pairs come first."""
     A, B = factors(300, 300, 16)
     planted = [(5, 250), (123, 4), (299, 299)]
     for strength, (row, column) in enumerate(planted, start=10):
         direction = torch.nn.functional.one_hot(torch.tensor(strength % 16), 16)
         A[row], B[column] = 3.0 * strength * direction, sign * direction * 30
     for order in ("absolute", "largest" if sign == 1 else "smallest"):
-        found = pairs.top_pairs(A, B, 3, order=order)
-        assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == planted[::-1]
-        assert found.values.tolist() == [sign * 90 * strength for strength in (12, 11, 10)]
+        actual = pairs.top_pairs(A, B, 3, order=order)
+        assert (
+            list(zip(actual.rows.tolist(), actual.columns.tolist(), strict=True)) == planted[::-1]
+        )
+        assert actual.values.tolist() == [sign * 90 * strength for strength in (12, 11, 10)]
 
 
 def test_steep_norms_spare_tiles_and_flat_ones_do_not():
-    """Otherwise the search would cost as much as the dense product for every head."""
+    """Steep norms compute few tiles, flat norms all."""
     assert pairs.top_pairs(*factors(600, 600, tail=1), 10).scanned < 0.1
     ones = torch.ones(90, 3)
     assert pairs.top_pairs(ones, ones * torch.tensor([1.0, -1, 1]), 10).scanned == 1
 
 
 def test_a_direction_that_one_factor_lacks_hides_no_tiles():
-    """Otherwise a bias shared by all tokens would make every norm large and prune nothing."""
+    """A direction that one factor lacks does not weaken the bound."""
     A, B = factors(600, 600, tail=1)
     plain = pairs.top_pairs(A, B, 10)
     A, B = (torch.cat([factor, factor.new_zeros(600, 1)], dim=1) for factor in (A, B))
     A[:, -1] = 1e4
-    found = pairs.top_pairs(A, B, 10)
-    assert found.rows.tolist() == plain.rows.tolist()
-    assert found.scanned == pytest.approx(plain.scanned, abs=0.01)
+    actual = pairs.top_pairs(A, B, 10)
+    assert actual.rows.tolist() == plain.rows.tolist()
+    assert actual.scanned == pytest.approx(plain.scanned, abs=0.01)
 
 
 @pytest.mark.parametrize("zero", [(0,), (1,), (0, 1)])
 def test_a_head_of_zeros_costs_one_tile(zero):
-    """Otherwise a pruned head, all of whose entries tie, would take minutes or crash."""
+    """A head of zeros computes one tile."""
     AB = factors(200, 200)
     for which in zero:
         AB[which] = torch.zeros(200, 8)
-    found = pairs.top_pairs(*AB, 10)
-    assert_same(found, ([0] * 10, list(range(10)), np.zeros(10)))
-    assert found.scanned == pytest.approx(16 * 16 / 200**2)
+    actual = pairs.top_pairs(*AB, 10)
+    assert_same(actual, ([0] * 10, list(range(10)), np.zeros(10)))
+    assert actual.scanned == pytest.approx(16 * 16 / 200**2)
 
 
 def test_the_balanced_factors():
-    """Otherwise the bound, and with it every exact answer, would be about another matrix."""
+    """Balanced factors have the same product and equal norms."""
     A, B = factors(tail=1)
     A[:, 3], B[:, 5] = 1000 * A[:, 2], 0  # ranks that are not full
     left, right = pairs.balance(A, B)
@@ -228,7 +230,7 @@ class LargestTensor(TorchDispatchMode):
 
 @pytest.mark.parametrize("flat", [False, True])
 def test_no_tensor_is_larger_than_a_tile_or_a_factor(flat, monkeypatch):
-    """Otherwise a vocabulary of 50,000 tokens would want 10 GB, at the latest when entries tie."""
+    """No intermediate tensor exceeds a tile or a factor."""
     monkeypatch.setattr(pairs, "TILE", 128)
     A, B = (torch.ones(900, 4),) * 2 if flat else factors(900, 900, 4, tail=1)
     with LargestTensor() as memory:
@@ -239,7 +241,7 @@ def test_no_tensor_is_larger_than_a_tile_or_a_factor(flat, monkeypatch):
 
 @pytest.mark.parametrize("k", [0, 13])
 def test_more_pairs_than_there_are_is_refused(k):
-    """Otherwise a list would silently be shorter than asked for."""
+    """Asking for more pairs than there are is refused."""
     A, B = factors(4, 3)
     with pytest.raises(ValueError, match=f"k is {k}; there are 12 pairs"):
         pairs.top_pairs(A, B, k)
@@ -251,7 +253,7 @@ def test_more_pairs_than_there_are_is_refused(k):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_weights_that_are_no_numbers_are_refused(bad):
-    """Otherwise a model that diverged would yield an empty or arbitrary list."""
+    """Factors with NaN or infinity are refused."""
     A, B = factors()
     B[7, 2] = bad
     for call in (
@@ -270,12 +272,12 @@ def test_weights_that_are_no_numbers_are_refused(bad):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("tied", [False, True])
 def test_top_columns_are_those_of_the_dense_rows(order, tied):
-    """Otherwise what a head promotes for a token would be wrong or in no fixed order."""
+    """The top columns of rows equal those of the dense matrix."""
     A, B = integers(40, 131, 2) if tied else factors(40, 131, tail=1)
     allowed = seeding.numpy_generator(0, "allowed").random(131) < 0.7
     chosen = [3, 39, 3, 0]
     for mask in (None, allowed):
-        found = pairs.top_columns(
+        actual = pairs.top_columns(
             A,
             B,
             torch.tensor(chosen),
@@ -283,15 +285,15 @@ def test_top_columns_are_those_of_the_dense_rows(order, tied):
             order=order,
             allowed_columns=mask if mask is None else torch.from_numpy(mask),
         )
-        for row, columns, values in zip(chosen, *found, strict=True):
+        for row, columns, values in zip(chosen, *actual, strict=True):
             M = product(A[[row]], B)
             expected = dense_top(M, 25, order, None if mask is None else mask[None])
             assert columns.tolist() == expected[1]
             np.testing.assert_allclose(values.numpy(), expected[2], rtol=1e-10)
 
 
-def test_top_columns_that_single_precision_cannot_tell_apart():
-    """Otherwise rounding would decide what a token is said to promote."""
+def test_top_columns_that_single_precision_confuses():
+    """Columns that single precision confuses are ordered in double precision."""
     rng = seeding.numpy_generator(0, "near")
     A, B = (torch.from_numpy(1 + 1e-6 * rng.normal(size=(400, 16))) for _ in range(2))
     columns, _ = pairs.top_columns(A, B, torch.tensor([9]), 30)
@@ -303,7 +305,7 @@ def test_top_columns_that_single_precision_cannot_tell_apart():
 
 @pytest.mark.parametrize("copying", [0, 0.2, 0.5, 1, 3])
 def test_identity_share_is_that_of_the_dense_matrix(copying):
-    """Otherwise a head that copies tokens would not be told from one that does not."""
+    """The identity share equals that of the dense matrix."""
     A, B = factors(300, 300, 12, tail=0.5)
     B = B + copying * A
     M = product(A, B)
@@ -313,7 +315,7 @@ def test_identity_share_is_that_of_the_dense_matrix(copying):
 
 
 def test_identity_share_counts_equal_tokens_as_the_same():
-    """Otherwise copies of an embedding, as in padded vocabularies, would look like other tokens."""
+    """Equal embeddings count as the same token."""
     A, _ = factors(200, 200, 8)
     A = A / A.norm(dim=1, keepdim=True)
     A[50:90] = A[10]
@@ -331,27 +333,27 @@ def low_rank(A, B):
 @pytest.mark.parametrize("shape", [(150, 131, 8), (131, 150, 8), (5, 40, 8), (30, 30, 30)])
 @pytest.mark.parametrize("deficient", [False, True])
 def test_spectrum_is_that_of_the_dense_matrix(shape, deficient):
-    """Otherwise a head's directions would not be those along which it works."""
+    """The spectrum equals that of the dense matrix."""
     A, B = factors(*shape, tail=0.5)
     A, B = low_rank(A, B) if deficient else (A, B)
-    M, found = product(A, B), pairs.spectrum(A, B)
+    M, actual = product(A, B), pairs.spectrum(A, B)
     expected = np.linalg.svd(M, compute_uv=False)
-    rank = len(found.values)
+    rank = len(actual.values)
     assert rank == min(min(A.shape), min(B.shape))
-    np.testing.assert_allclose(found.values, expected[:rank], atol=1e-10 * expected[0])
+    np.testing.assert_allclose(actual.values, expected[:rank], atol=1e-10 * expected[0])
     assert (expected[rank:] < 1e-10 * expected[0]).all()
-    rebuilt = (found.left * found.values) @ found.right.T
+    rebuilt = (actual.left * actual.values) @ actual.right.T
     np.testing.assert_allclose(rebuilt, M, atol=1e-10 * expected[0])
-    for side in (found.left, found.right):
+    for side in (actual.left, actual.right):
         np.testing.assert_allclose(side.T @ side, np.eye(rank), atol=1e-10)
 
 
 def test_spectrum_in_the_residual_stream():
-    """Otherwise directions of W_VO could not be read with the same function."""
+    """The spectrum of factors in the residual stream is supported."""
     W_V, W_O = (factor.double() for factor in factors(48, 48, 6))
-    found = pairs.spectrum(W_V, W_O)
+    actual = pairs.spectrum(W_V, W_O)
     np.testing.assert_allclose(
-        W_V @ W_O.T @ found.right, found.left * found.values, atol=1e-10 * found.values[0]
+        W_V @ W_O.T @ actual.right, actual.left * actual.values, atol=1e-10 * actual.values[0]
     )
 
 
@@ -361,21 +363,21 @@ def summarised(A: torch.Tensor, B: torch.Tensor) -> dict[str, float]:
 
 @pytest.mark.parametrize("deficient", [False, True])
 def test_eigenvalues_and_summary_are_those_of_the_dense_matrix(deficient):
-    """Otherwise copying scores would not be comparable with published ones."""
+    """Eigenvalues and summaries equal those of the dense matrix."""
     A, B = factors(120, 120, 9)
     A, B = low_rank(A, B + A) if deficient else (A, B + A)
     M = product(A, B)
     expected = np.linalg.eigvals(M)
     scale = np.abs(expected).max()
-    found = pairs.eigenvalues(A, B).numpy()
-    for value in found:
+    actual = pairs.eigenvalues(A, B).numpy()
+    for value in actual:
         assert np.abs(expected - value).min() < 1e-10 * scale
-    assert np.sort(np.abs(found))[-9:] == pytest.approx(np.sort(np.abs(expected))[-9:], rel=1e-10)
+    assert np.sort(np.abs(actual))[-9:] == pytest.approx(np.sort(np.abs(expected))[-9:], rel=1e-10)
     values = np.linalg.svd(M, compute_uv=False)
     p = values[:9] / values.sum()
-    found = pairs.singular_values(A, B).numpy()
-    assert found[:9] == pytest.approx(values[:9], rel=1e-10, abs=1e-10 * values[0])
-    assert (found[9:] < 1e-10 * values[0]).all()
+    actual = pairs.singular_values(A, B).numpy()
+    assert actual[:9] == pytest.approx(values[:9], rel=1e-10, abs=1e-10 * values[0])
+    assert (actual[9:] < 1e-10 * values[0]).all()
     assert summarised(A, B) == pytest.approx(
         {
             "trace": np.trace(M),
@@ -388,7 +390,7 @@ def test_eigenvalues_and_summary_are_those_of_the_dense_matrix(deficient):
 
 
 def test_summaries_that_are_known():
-    """Otherwise copying, its opposite, and a rank could not be read off the numbers."""
+    """Matrices of known structure have the known summaries."""
     Q = torch.linalg.qr(factors(60, 1, 5)[0])[0]
     copies, inverts = summarised(Q, 2 * Q), summarised(Q, -2 * Q)
     assert copies == pytest.approx(
@@ -408,7 +410,7 @@ def test_summaries_that_are_known():
 
 
 def test_a_diagonal_of_different_tokens_is_refused():
-    """Otherwise filtered rows and columns would be compared position by position."""
+    """A diagonal over different tokens is refused."""
     for call in (pairs.identity_share, summarised):
         with pytest.raises(ValueError, match="not 150 and 131"):
             call(*factors())

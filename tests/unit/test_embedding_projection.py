@@ -48,37 +48,37 @@ def ordered(scores: list[float], k: int) -> list[int]:
 def test_extremes_in_blocks_are_those_of_the_whole_product(
     draw, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's token lists would depend on how many vectors fit in memory, or on ties."""
+    """Token lists computed in chunks equal those of the whole product, ties included."""
     monkeypatch.setattr(projection, "AT_ONCE", at_once)
     vectors, W_E = draw(20, 6), draw(50, 6, seed=1)
     allowed = torch.arange(50) % 5 != 0
-    found = projection.extremes(vectors, W_E, k=9, allowed=allowed)
+    actual = projection.extremes(vectors, W_E, k=9, allowed=allowed)
     ids = allowed.nonzero().squeeze(1).tolist()
     for row, scores in enumerate((vectors @ W_E.T)[:, allowed].tolist()):
         order = ordered(scores, len(scores))
-        assert found.ids_high[row].tolist() == [ids[i] for i in order[:9]]
-        assert found.ids_low[row].tolist() == [ids[i] for i in order[::-1][:9]]
+        assert actual.ids_high[row].tolist() == [ids[i] for i in order[:9]]
+        assert actual.ids_low[row].tolist() == [ids[i] for i in order[::-1][:9]]
         values = [scores[i] for i in order]
-        assert found.scores_high[row].tolist() == pytest.approx(values[:9], abs=1e-5)
-        assert (-found.scores_low[row]).tolist() == pytest.approx(values[::-1][:9], abs=1e-5)
+        assert actual.scores_high[row].tolist() == pytest.approx(values[:9], abs=1e-5)
+        assert (-actual.scores_low[row]).tolist() == pytest.approx(values[::-1][:9], abs=1e-5)
 
 
 def test_the_two_ends_never_share_a_token() -> None:
-    """A pruned neuron, all zeros, would be counted as similar to itself twice over."""
-    found = projection.extremes(torch.zeros(2, 3), normal(8, 3), k=4)
-    assert found.ids_high.tolist() == [[0, 1, 2, 3]] * 2
-    assert found.ids_low.tolist() == [[7, 6, 5, 4]] * 2
+    """The two ends of a vector have no token in common."""
+    actual = projection.extremes(torch.zeros(2, 3), normal(8, 3), k=4)
+    assert actual.ids_high.tolist() == [[0, 1, 2, 3]] * 2
+    assert actual.ids_low.tolist() == [[7, 6, 5, 4]] * 2
 
 
 @pytest.mark.parametrize("draw", [normal, coarse])
 @pytest.mark.parametrize("shift", [0.0, 4.0, -4.0])
 def test_largest_by_absolute_value_comes_from_the_lists(draw, shift: float) -> None:
-    """Similarities of pairs would be those of other tokens than the largest |w E|."""
+    """The largest absolute values are among the two ends."""
     vectors, W_E = draw(30, 5), draw(40, 5, seed=1)
     W_E = torch.cat([W_E, torch.ones(40, 1)], dim=1)
     vectors = torch.cat([vectors, torch.full((30, 1), shift)], dim=1)  # to all of one sign
-    found = index.largest(top_lists(vectors, W_E, k=20), 7)
-    for ids, scores in zip(found.tolist(), (vectors @ W_E.T).abs().tolist(), strict=True):
+    actual = index.largest(top_lists(vectors, W_E, k=20), 7)
+    for ids, scores in zip(actual.tolist(), (vectors @ W_E.T).abs().tolist(), strict=True):
         assert len(set(ids)) == 7
         expected = sorted(scores, reverse=True)[:7]
         assert [scores[i] for i in ids] == pytest.approx(expected, abs=1e-5)
@@ -86,7 +86,7 @@ def test_largest_by_absolute_value_comes_from_the_lists(draw, shift: float) -> N
 
 @pytest.mark.parametrize("k", [0, 6])
 def test_lists_that_do_not_fit_are_refused(k: int) -> None:
-    """A k beyond the tokens would silently give lists that overlap."""
+    """A k for which there are too few tokens is refused."""
     with pytest.raises(ValueError, match=f"k = {k}: two lists need between 2 and 11 tokens"):
         projection.extremes(normal(3, 2), normal(11, 2), k=k)
     with pytest.raises(ValueError, match="k = 12: there are 11 tokens"):
@@ -94,7 +94,7 @@ def test_lists_that_do_not_fit_are_refused(k: int) -> None:
 
 
 def test_weights_that_are_not_numbers_are_refused() -> None:
-    """A diverged fine-tune would give lists of arbitrary tokens."""
+    """Vectors with NaN are refused."""
     with pytest.raises(ValueError, match="not finite"):
         projection.extremes(normal(3, 2) / 0, normal(11, 2), k=2)
 
@@ -103,7 +103,7 @@ def test_weights_that_are_not_numbers_are_refused() -> None:
 
 
 def test_dual_is_the_pseudo_inverse() -> None:
-    """E+ would not undo E, and translated hidden states would be wrong."""
+    """The dual is the pseudo-inverse."""
     W_E = normal(60, 7).double()
     inverse = projection.dual(W_E, W_E)
     torch.testing.assert_close(inverse, torch.linalg.pinv(W_E.T), rtol=1e-10, atol=1e-10)
@@ -115,7 +115,7 @@ def test_dual_is_the_pseudo_inverse() -> None:
 
 @pytest.mark.parametrize("W_E", [normal(4, 7), normal(60, 7) * torch.tensor([1.0] * 6 + [0])])
 def test_no_inverse_of_an_embedding_without_full_rank(W_E: Tensor) -> None:
-    """A user of a tiny vocabulary would get numbers that are all rounding errors."""
+    """An embedding without full rank has no dual, which is refused."""
     with pytest.raises(ValueError, match="no right inverse"):
         projection.dual(W_E, W_E)
 
@@ -124,13 +124,13 @@ def test_no_inverse_of_an_embedding_without_full_rank(W_E: Tensor) -> None:
 
 
 def top_lists(vectors: Tensor, W_E: Tensor, k: int) -> TopLists:
-    found = projection.extremes(vectors, W_E, k=k)
+    actual = projection.extremes(vectors, W_E, k=k)
     n = len(vectors)
     return TopLists(
         np.full(n, -1),
         np.arange(n),
         vectors.norm(dim=1).numpy(),
-        **{name: part.numpy() for name, part in found._asdict().items()},
+        **{name: part.numpy() for name, part in actual._asdict().items()},
     )
 
 
@@ -153,14 +153,14 @@ def planted_gpt2() -> GPT2LMHeadModel:
 
 @torch.no_grad()
 def written(model: torch.nn.Module, path: Path, **choices) -> Index:
-    found = view(model)
-    blocks = parameters.parameter_lists(found, **choices)
-    index.write_index(path, blocks, d_vocab=len(found.W_E))
+    actual = view(model)
+    blocks = parameters.parameter_lists(actual, **choices)
+    index.write_index(path, blocks, d_vocab=len(actual.W_E))
     return Index(path)
 
 
-def test_planted_vectors_are_found_where_they_are(tmp_path: Path) -> None:
-    """A user would read a token list under the name of another head or neuron."""
+def test_planted_vectors_are_indexed(tmp_path: Path) -> None:
+    """Planted vectors appear in the index at their layer, group and number."""
     file = written(planted_gpt2(), tmp_path / "top.parquet", k=3)
     assert list(file.groups) == list(
         itertools.product([0, 1], ["K", "V", "W_Q", "W_K", "W_V", "W_O"])
@@ -183,7 +183,7 @@ def test_planted_vectors_are_found_where_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("d_vocab", "dtype"), [(32, np.uint16), (70_000, np.int32)])
 def test_index_reads_back_as_written(tmp_path: Path, d_vocab: int, dtype: type) -> None:
-    """Ids of large vocabularies would wrap around, or scores lose digits."""
+    """An index reads back as it was written."""
     blocks = [
         (layer, group, top_lists(normal(n, 4, seed=n), normal(d_vocab, 4), k=3))
         for layer, group, n in [(0, "K", 6), (0, "V", 6), (1, "K", 9)]
@@ -192,10 +192,10 @@ def test_index_reads_back_as_written(tmp_path: Path, d_vocab: int, dtype: type) 
     file = Index(tmp_path / "top.parquet")
     assert file.d_vocab == d_vocab
     for layer, group, lists in blocks:
-        found = file.read(layer, group)
-        assert found.ids_high.dtype == dtype
+        actual = file.read(layer, group)
+        assert actual.ids_high.dtype == dtype
         for name, value in vars(lists).items():
-            np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
+            np.testing.assert_array_equal(getattr(actual, name), value, err_msg=name)
     assert list(file.layer(0)) == ["K", "V"]
     assert file.layers == [0, 1] and file.top == 3
     with pytest.raises(ValueError, match="no vectors V in layer 1; it has K, V"):
@@ -203,7 +203,7 @@ def test_index_reads_back_as_written(tmp_path: Path, d_vocab: int, dtype: type) 
 
 
 def test_a_broken_index_names_its_file(tmp_path: Path) -> None:
-    """A user with a half-copied file would get an error about Parquet's footers."""
+    """A damaged index raises an error that names its file."""
     path = tmp_path / "top.parquet"
     with pytest.raises(UnreadableArtifact, match="top.parquet: is missing"):
         Index(path)
@@ -215,7 +215,7 @@ def test_a_broken_index_names_its_file(tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_singular_directions_are_those_of_the_products(tmp_path: Path) -> None:
-    """Directions would pair the reading side of one head with the writing side of another."""
+    """Singular directions are those of W_VO and W_QK."""
     config = LlamaConfig(
         vocab_size=40,
         hidden_size=12,
@@ -225,8 +225,8 @@ def test_singular_directions_are_those_of_the_products(tmp_path: Path) -> None:
         num_hidden_layers=1,
     )
     torch.manual_seed(0)
-    found = view(LlamaModel(config))
-    layer = found.layers[0]
+    actual = view(LlamaModel(config))
+    layer = actual.layers[0]
     sides = parameters.singular_directions(layer, 2)
     for head in range(4):
         kv = head // 2
@@ -243,7 +243,7 @@ def test_singular_directions_are_those_of_the_products(tmp_path: Path) -> None:
                 torch.testing.assert_close(rank_one, expected, rtol=1e-4, atol=1e-6)
                 assert one.norm() == pytest.approx(S[i].item(), rel=1e-4)
                 assert one[one.abs().argmax()] > 0
-    blocks = parameters.parameter_lists(found, k=3, directions=2)
+    blocks = parameters.parameter_lists(actual, k=3, directions=2)
     index.write_index(tmp_path / "top.parquet", blocks, d_vocab=40)
     file = Index(tmp_path / "top.parquet")
     assert file.read(0, "VO_out").head.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -253,7 +253,7 @@ def test_singular_directions_are_those_of_the_products(tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_exact_reading_preserves_what_is_compared_with_the_stream() -> None:
-    """Keys read exactly would not be those whose products with projected states are the scores."""
+    """Exact reading preserves the products with the stream."""
     model = planted_gpt2()
     model.transformer.wte.weight.copy_(normal(32, 32) + torch.eye(32))
     plain = view(model)
@@ -272,18 +272,18 @@ def test_exact_reading_preserves_what_is_compared_with_the_stream() -> None:
 
 @torch.no_grad()
 def test_untied_embeddings_read_each_side_of_the_stream() -> None:
-    """What a model writes would be read with embeddings that it is never compared with."""
+    """Untied models read inputs with W_E and outputs with W_U."""
     sizes = {"hidden_size": 16, "intermediate_size": 10, "num_attention_heads": 4}
     config = LlamaConfig(vocab_size=40, num_hidden_layers=3, tie_word_embeddings=False, **sizes)
     torch.manual_seed(0)
-    found = view(LlamaForCausalLM(config))
+    actual = view(LlamaForCausalLM(config))
     blocks = {
         (layer, group): lists
-        for layer, group, lists in parameters.parameter_lists(found, k=1, layers=[0, 2])
+        for layer, group, lists in parameters.parameter_lists(actual, k=1, layers=[0, 2])
     }
     assert {layer for layer, _ in blocks} == {0, 2}
-    of = found.layers[2]
-    for group, rows, W in [("V", of.V, found.W_U), ("K_up", of.K["up"], found.W_E)]:
+    of = actual.layers[2]
+    for group, rows, W in [("V", of.V, actual.W_U), ("K_up", of.K["up"], actual.W_E)]:
         assert blocks[2, group].ids_high[:, 0].tolist() == (rows @ W.T).argmax(dim=1).tolist()
 
 
@@ -305,7 +305,7 @@ def tokenizer(pieces: list[str], kind: str, special: list[str]) -> PreTrainedTok
 
 
 def test_wordpiece_vocabulary() -> None:
-    """Pieces of BERT would be shown with a mark that is also the text of a token."""
+    """Pieces of WordPiece are labelled as continuations."""
     pieces = ["[UNK]", "[unused3]", "play", "##ing", "#", "##s", "a", "é", "2"]
     read = tokens.read_vocabulary(tokenizer(pieces, "wordpiece", ["[UNK]"]), 11)
     assert read.texts[2:] == ("play", "ing", "#", "s", "a", "é", "2", "", "")
@@ -322,7 +322,7 @@ def test_wordpiece_vocabulary() -> None:
 
 
 def test_byte_level_vocabulary() -> None:
-    """The first word of a text would be shown as the rest of one, and é as two odd letters."""
+    """Byte-level tokens are decoded, and their leading space is kept."""
     pieces = ["<s>", "ĠThe", "The", "the", "Ġcaf", "Ã©", "ING", ".", "Ġ", "Ċ", "Ãł", "Ġthe", "Ã"]
     read = tokens.read_vocabulary(tokenizer(pieces, "bytes", ["<s>"]), 13)
     assert tokens.labels(read)[1:] == [
@@ -336,10 +336,10 @@ def test_byte_level_vocabulary() -> None:
 
 
 def test_a_tokenizer_of_another_model_is_refused() -> None:
-    """Token lists would be of words that the model never saw under these numbers."""
-    found = tokenizer(["[UNK]", "a", "b", "c"], "wordpiece", ["[UNK]"])
+    """A tokenizer that does not fit the embedding is refused."""
+    actual = tokenizer(["[UNK]", "a", "b", "c"], "wordpiece", ["[UNK]"])
     with pytest.raises(ValueError, match="has 4 tokens, 1 more than the 3 rows"):
-        tokens.read_vocabulary(found, 3)
+        tokens.read_vocabulary(actual, 3)
 
 
 @pytest.mark.parametrize(
@@ -355,17 +355,17 @@ def test_a_tokenizer_of_another_model_is_refused() -> None:
     ],
 )
 def test_masked(text: str, shown: str) -> None:
-    """A page would show what it should not, or hide a harmless word."""
+    """Words on the list are masked, others are not."""
     assert tokens.masked(text) == shown
 
 
 def test_texts_are_cut_to_length() -> None:
-    """A document longer than the model's positions would stop the run."""
-    found = tokens.cut(
+    """Texts are cut to the maximum length."""
+    actual = tokens.cut(
         ["a b c a", "b"], tokenizer(["[UNK]", "a", "b", "c"], "wordpiece", ["[UNK]"]), 3
     )
-    assert [ids.dtype for ids in found] == [torch.long] * 2
-    assert [len(ids) for ids in found] == [3, 1]
+    assert [ids.dtype for ids in actual] == [torch.long] * 2
+    assert [len(ids) for ids in actual] == [3, 1]
 
 
 # --- search -------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ TEXTS = [f"word{i}" for i in range(32)]
 
 
 def test_search_ranks_by_the_mean_inner_product(tmp_path: Path) -> None:
-    """A concept would not find the vectors that hold it, or rank long vectors first."""
+    """Vectors are ranked by the mean inner product of the unit vector with the words."""
     file = written(planted_gpt2(), tmp_path / "top.parquet", k=3)
     best = search.search(file, search.token_ids(TEXTS, ["word5"]), top=2)[0]
     assert (best.layer, best.group, best.index, best.sign) == (1, "V", 17, 1)
@@ -385,7 +385,7 @@ def test_search_ranks_by_the_mean_inner_product(tmp_path: Path) -> None:
 
 
 def test_search_against_a_plain_loop(tmp_path: Path) -> None:
-    """Scores would be those of other words or rows."""
+    """Scores equal those of a loop over the index."""
     W_E, words = normal(32, 8), {"a": np.array([3, 4]), "b": np.array([9]), "c": np.array([30])}
     lists = top_lists(normal(50, 8, seed=1), W_E, k=6)
     index.write_index(tmp_path / "top.parquet", [(2, "V", lists)], d_vocab=32)
@@ -400,13 +400,13 @@ def test_search_against_a_plain_loop(tmp_path: Path) -> None:
             score = sum(max(h) for h in held if h) / 3 / lists.norm[row]
             expected.append((score, row, 1 if ids is lists.ids_high else -1, sum(map(bool, held))))
     expected = sorted(expected, reverse=True)[:20]
-    found = search.search(Index(tmp_path / "top.parquet"), words)
-    assert [(m.index, m.sign, m.found) for m in found] == [e[1:] for e in expected]
-    assert [m.score for m in found] == pytest.approx([e[0] for e in expected], rel=1e-5)
+    actual = search.search(Index(tmp_path / "top.parquet"), words)
+    assert [(m.index, m.sign, m.found) for m in actual] == [e[1:] for e in expected]
+    assert [m.score for m in actual] == pytest.approx([e[0] for e in expected], rel=1e-5)
 
 
 def test_words_that_are_no_tokens_are_named() -> None:
-    """A typing error would quietly drop a word from the concept."""
+    """Words that are no tokens are named."""
     texts = ["May", "may", "MAY", "june"]
     assert search.token_ids(texts, [" may "])["may"].tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="no single token of this vocabulary: julio"):
@@ -414,7 +414,7 @@ def test_words_that_are_no_tokens_are_named() -> None:
 
 
 def test_search_does_without_torch_and_pandas(tmp_path: Path) -> None:
-    """A look-up would take the seconds that importing them takes."""
+    """A search imports neither torch nor pandas."""
     path = tmp_path / "top.parquet"
     index.write_index(path, [(0, "K", top_lists(normal(6, 4), normal(9, 4), k=3))], d_vocab=9)
     code = f"""

@@ -78,22 +78,22 @@ def embeddings(*shape: int, seed: int = 0) -> Tensor:
 
 
 def test_the_kernel_is_e_a_times_the_pseudo_inverse_of_e_b() -> None:
-    """States would land elsewhere in the other model."""
+    """The kernel is E_A times the pseudo-inverse of E_B."""
     A, B = embeddings(50, 7), embeddings(50, 5, seed=1)
     torch.testing.assert_close(translation.kernel(A, B), A.T @ torch.linalg.pinv(B.T))
     torch.testing.assert_close(translation.kernel(B, B), torch.eye(5, dtype=torch.float64))
 
 
 def test_a_random_kernel_keeps_the_singular_values() -> None:
-    """The control would differ in size, and not only in direction."""
+    """A random kernel has the singular values of the kernel."""
     K = translation.kernel(embeddings(50, 7), embeddings(50, 5, seed=1))
-    found = translation.random_kernel(K, torch.Generator().manual_seed(0))
-    torch.testing.assert_close(torch.linalg.svdvals(found), torch.linalg.svdvals(K))
-    assert torch.linalg.norm(found - K) > 0.5 * torch.linalg.norm(K)
+    actual = translation.random_kernel(K, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(torch.linalg.svdvals(actual), torch.linalg.svdvals(K))
+    assert torch.linalg.norm(actual - K) > 0.5 * torch.linalg.norm(K)
 
 
-def test_a_singular_embedding_is_told() -> None:
-    """The kernel would be noise."""
+def test_a_singular_embedding_is_refused() -> None:
+    """An embedding without full rank is refused."""
     B = embeddings(50, 5)
     B[:, 4] = B[:, 3]
     with pytest.raises(ValueError, match="rank is not full"):
@@ -101,7 +101,7 @@ def test_a_singular_embedding_is_told() -> None:
 
 
 def test_least_squares_finds_the_kernel_that_made_the_states() -> None:
-    """The ceiling of all kernels would be below them."""
+    """Least squares recovers the kernel that made the states."""
     true = {cut: embeddings(6, 4, seed=cut) for cut in (0, 2)}
     batches = [{cut: embeddings(20, 6, seed=10 * n + cut) for cut in true} for n in range(4)]
     paired = [(states, [states[0] @ true[0], states[2] @ true[2] * 2]) for states in batches]
@@ -115,32 +115,32 @@ def test_least_squares_finds_the_kernel_that_made_the_states() -> None:
 
 @MODELS
 def test_states_are_those_after_each_number_of_layers(make) -> None:
-    """A cut would be off by one, or after the final norm."""
+    """States are those after each number of layers, before the final norm."""
     model, batch = make(), padded(texts())
-    found = translation.states(model, batch)
-    assert len(found) == 5
+    actual = translation.states(model, batch)
+    assert len(actual) == 5
     with torch.inference_mode():
         out = model(
             input_ids=batch.ids, attention_mask=batch.mask, output_hidden_states=True
         ).hidden_states
     kept = batch.mask.bool()
     for cut in range(4):  # the library's last may be after the final norm
-        torch.testing.assert_close(found[cut][kept], out[cut][kept])
+        torch.testing.assert_close(actual[cut][kept], out[cut][kept])
     with torch.inference_mode():
-        last = final_norm(model)(found[4])
+        last = final_norm(model)(actual[4])
     torch.testing.assert_close(last[kept], out[4][kept])
 
 
 @MODELS
 @pytest.mark.parametrize("blocks", [1, 3, 4])
 def test_a_model_translated_into_itself_is_the_model(make, blocks: int) -> None:
-    """Cutting and joining would change what is computed."""
+    """A model translated into itself gives the logits of the model."""
     classifier = Classifier(make()).eval()
     few = texts()
     way = Way(translation.top(classifier, blocks), {4 - blocks: torch.eye(16)})
-    found, _ = translation.evaluate({"way": way}, classifier.model, few, {"way": [4 - blocks]})
+    actual, _ = translation.evaluate({"way": way}, classifier.model, few, {"way": [4 - blocks]})
     expected = finetuning.logits(classifier, few)
-    torch.testing.assert_close(found["way"][4 - blocks], expected, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(actual["way"][4 - blocks], expected, atol=2e-5, rtol=1e-4)
 
 
 def rotated(model: LlamaModel, Q: Tensor) -> LlamaModel:
@@ -181,19 +181,19 @@ def pair_of_rotated() -> tuple[LlamaModel, Classifier, Tensor]:
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_translation_into_a_rotated_copy_is_exact(cut: int) -> None:
-    """The kernel would not undo what differs between two models that are one."""
+    """Translation into a rotated copy gives the logits of the model."""
     model, upper, Q = pair_of_rotated()
     K = translation.kernel(view(model).W_E, view(upper.model).W_E)
     torch.testing.assert_close(K.float(), Q, atol=1e-5, rtol=1e-4)
     few = texts()
     way = Way(translation.top(upper, 4 - cut), {cut: K})
-    found, _ = translation.evaluate({"way": way}, model, few, {"way": [cut]})
+    actual, _ = translation.evaluate({"way": way}, model, few, {"way": [cut]})
     expected = finetuning.logits(upper, few)
-    torch.testing.assert_close(found["way"][cut], expected, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(actual["way"][cut], expected, atol=1e-3, rtol=1e-3)
 
 
 def test_controls_fail_where_translation_is_exact() -> None:
-    """A control that works would make every translation look like nothing."""
+    """Controls do not give the logits of the model."""
     model, upper, _ = pair_of_rotated()
     W_A, W_B = view(model).W_E, view(upper.model).W_E
     K, draw = translation.kernel(W_A, W_B), torch.Generator().manual_seed(0)
@@ -208,12 +208,12 @@ def test_controls_fail_where_translation_is_exact() -> None:
     ways = {name: Way(top, {2: kernel}) for name, kernel in kernels.items()}
     ways["random_blocks"] = Way(translation.headed(translation.top(fresh, 2), upper), {2: K})
     many = texts(300)
-    found, _ = translation.evaluate(ways, model, many, dict.fromkeys(ways, [2]))
+    actual, _ = translation.evaluate(ways, model, many, dict.fromkeys(ways, [2]))
     margin = finetuning.logits(upper, many).diff(dim=1).squeeze()
     wanted = margin > margin.median()  # so that neither label is rare
     agrees = {
         name: ((got[2].diff(dim=1).squeeze() > margin.median()) == wanted).float().mean().item()
-        for name, got in found.items()
+        for name, got in actual.items()
     }
     assert agrees.pop("plain") > 0.99  # all but a text at the threshold
     assert agrees.pop("random_blocks") < 0.9  # the stream passes them by
@@ -221,7 +221,7 @@ def test_controls_fail_where_translation_is_exact() -> None:
 
 
 def test_every_cut_in_one_pass_is_each_by_itself() -> None:
-    """States of one cut would be classified as those of another."""
+    """All cuts in one pass equal each cut by itself."""
     model, upper, _ = pair_of_rotated()
     kernels = {cut: embeddings(16, 16, seed=cut).float() for cut in range(5)}
     way, few = Way(translation.top(upper, 1), kernels), texts()
@@ -232,34 +232,34 @@ def test_every_cut_in_one_pass_is_each_by_itself() -> None:
 
 
 def test_positions_are_those_of_the_upper_model() -> None:
-    """The published variant would be without the positions that it has."""
+    """Added positions are those of the upper model."""
     classifier = Classifier(bert(2)).eval()
     few = texts()
     # embeddings before positions, through all layers: the model itself
     embedding = classifier.model.embeddings.word_embeddings
     batch = padded(few)
-    found = translation.classify(
+    actual = translation.classify(
         translation.top(classifier, 2), embedding(batch.ids).detach(), batch, positions=True
     )
-    torch.testing.assert_close(found, finetuning.logits(classifier, few), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(actual, finetuning.logits(classifier, few), atol=1e-5, rtol=1e-4)
 
 
 def test_the_final_norm_of_the_lower_model_is_applied_when_wanted() -> None:
-    """The published variant would be without it."""
+    """The final norm of the lower model is applied if asked."""
     model, classifier = gpt2(), Classifier(gpt2()).eval()
     few = texts()
     states = translation.states(model, padded(few))[2]
     top = translation.top(classifier, 2)
-    found, _ = translation.evaluate(
+    actual, _ = translation.evaluate(
         {"way": Way(top, {2: torch.eye(16)}, final_norm=True)}, model, few, {"way": [2]}
     )
     with torch.inference_mode():
         expected = translation.classify(top, model.ln_f(states), padded(few))
-    torch.testing.assert_close(found["way"][2], expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(actual["way"][2], expected, atol=1e-4, rtol=1e-4)
 
 
 def test_mean_states_are_what_a_probe_reads() -> None:
-    """Padding would enter the mean."""
+    """A probe reads mean states without padding."""
     model, few = bert(), texts()
     _, means = translation.evaluate({}, model, few, {"probe": [0, 3]})
     for number, ids in enumerate(few):
@@ -268,7 +268,7 @@ def test_mean_states_are_what_a_probe_reads() -> None:
 
 
 def test_a_probe_learns_what_is_linear() -> None:
-    """The ceiling would be below what is there."""
+    """A probe fits a linear label."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 8))
     y = (X[:, 0] > 0).astype(int)
@@ -276,13 +276,13 @@ def test_a_probe_learns_what_is_linear() -> None:
 
 
 def test_only_differences_leaves_norms_and_takes_the_start_away() -> None:
-    """The variant would be of whole weights."""
+    """The variant of differences subtracts the first weights, except of norms."""
     before, after = (finetuning.build(bert(), SETTINGS, 0) for _ in range(2))
     with torch.no_grad():
         for parameter in after.parameters():
             parameter.add_(0.25)
-    found = translation.only_differences(after, dict(before.named_parameters()), 2)
-    layer = found.model.encoder.layer[-1]
+    actual = translation.only_differences(after, dict(before.named_parameters()), 2)
+    layer = actual.model.encoder.layer[-1]
     assert torch.allclose(layer.attention.self.query.weight, torch.tensor(0.25), atol=1e-6)
     assert torch.allclose(layer.output.dense.bias, torch.tensor(0.25), atol=1e-6)
     kept = after.model.encoder.layer[-1]
@@ -294,7 +294,7 @@ SETTINGS = FinetuningRunSettings(model="m", data="d", layers=[-2, -1])
 
 
 def test_the_upper_layers_share_their_parameters_and_leave_the_model_alone() -> None:
-    """Every variant would hold a model of its own, or cut the one it is from."""
+    """The upper layers share parameters with the classifier and leave it unchanged."""
     classifier = Classifier(bert()).eval()
     short = translation.top(classifier, 1)
     assert len(classifier.model.encoder.layer) == 4 and len(short.model.encoder.layer) == 1
@@ -308,8 +308,8 @@ def test_the_upper_layers_share_their_parameters_and_leave_the_model_alone() -> 
     torch.testing.assert_close(whole(batch), translation.states(classifier.model, batch)[0])
 
 
-def test_bad_cuts_and_blocks_are_told() -> None:
-    """An index error would name no key."""
+def test_bad_cuts_and_blocks_are_refused() -> None:
+    """Cuts and blocks that a model lacks are refused."""
     with pytest.raises(ValueError, match="cuts: 9 is beyond the 4 layers of the lower model"):
         translation.check_cuts([0, 9], bert())
     assert translation.check_cuts(None, bert()) == [0, 1, 2, 3, 4]
@@ -328,8 +328,8 @@ def test_bad_cuts_and_blocks_are_told() -> None:
 # --- the summary --------------------------------------------------------------------------------
 
 
-def test_the_summary_sets_the_translation_against_its_controls() -> None:
-    """A claim would be measured on the validation texts, or on another way."""
+def test_the_summary_compares_the_translation_with_its_controls() -> None:
+    """The summary compares test accuracies of the translation and its controls."""
     rows = []
     values = {"plain": 0.8, "permuted": 0.5, "before": 0.6, "identity": 0.82}
     for seed in (0, 1):
@@ -342,11 +342,11 @@ def test_the_summary_sets_the_translation_against_its_controls() -> None:
     for part in ("validation", "test"):
         rows.append({"part": part, "seed": None, "way": "probe", "cut": 1, "texts": 100,
                      "accuracy": 0.9, "low": 0.8, "high": 0.95})  # fmt: skip
-    found = aggregation.translation(pd.DataFrame(rows), [0.85, 0.86])
-    assert found["ways"]["plain"]["accuracy"] == pytest.approx([0.8, 0.5])
-    assert found["ways"]["plain"]["validation"] == pytest.approx([0.85, 0.55])
-    assert found["ways"]["probe"] == {"accuracy": [0.9], "cut": [1], "validation": [0.9]}
-    assert found["above_controls"] == pytest.approx([0.2, -0.1])
-    assert found["above"]["identity"] == pytest.approx([-0.02, -0.32])
-    assert found["share_of_runs"] == {"above_controls": 0.5, "working": 0.5}
-    assert found["upper"]["lost"] == pytest.approx([0.05, 0.36])
+    actual = aggregation.translation(pd.DataFrame(rows), [0.85, 0.86])
+    assert actual["ways"]["plain"]["accuracy"] == pytest.approx([0.8, 0.5])
+    assert actual["ways"]["plain"]["validation"] == pytest.approx([0.85, 0.55])
+    assert actual["ways"]["probe"] == {"accuracy": [0.9], "cut": [1], "validation": [0.9]}
+    assert actual["above_controls"] == pytest.approx([0.2, -0.1])
+    assert actual["above"]["identity"] == pytest.approx([-0.02, -0.32])
+    assert actual["share_of_runs"] == {"above_controls": 0.5, "working": 0.5}
+    assert actual["upper"]["lost"] == pytest.approx([0.05, 0.36])

@@ -205,9 +205,9 @@ def ff_coefficients(x: Tensor, layer: LayerView, activation: str) -> Tensor:
     return ACT2FN[activation](read["key"])
 
 
-def assert_same(found: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
+def assert_same(actual: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
     """Equal to `tolerance`; the library rounds some softmaxes to single precision."""
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 # --- layers -------------------------------------------------------------------------------------
@@ -215,37 +215,41 @@ def assert_same(found: Tensor, expected: Tensor, tolerance: float = 1e-6) -> Non
 
 @every_case
 def test_attention_rebuilt(case: Case) -> None:
-    """If a head, a bias or an orientation were wrong, every QK and VO projection would be."""
+    """Attention rebuilt from the view equals the model's."""
     model = case.model()
-    found, view = trace(case, model), views.view(model)
-    assert len(view.layers) == len(found.result.attentions) == len(found.inputs["attention"])
+    actual, view = trace(case, model), views.view(model)
+    assert len(view.layers) == len(actual.result.attentions) == len(actual.inputs["attention"])
     for index, layer in enumerate(view.layers):
-        x, weights = found.inputs["attention"][index], found.result.attentions[index]
+        x, weights = actual.inputs["attention"][index], actual.result.attentions[index]
         assert weights.std() > 0.005  # a uniform attention would be equal whatever the weights
         for head in range(len(layer.W_Q)):
             own = attention_weights(x, layer, head, view.kv_head(head), case, model)
             assert_same(own, weights[:, head])
-        assert_same(attention_output(x, weights, layer, view), found.outputs["W_O"][index])
+        assert_same(attention_output(x, weights, layer, view), actual.outputs["W_O"][index])
 
 
 @every_case
 def test_ff_rebuilt(case: Case) -> None:
-    """If keys or values were mixed up, FF tokens, and coefficients from hooks, would be noise."""
+    """The feed-forward block rebuilt from the view equals the model's."""
     model = case.model()
-    found, view = trace(case, model), views.view(model)
+    actual, view = trace(case, model), views.view(model)
     for index, layer in enumerate(view.layers):
-        coefficients = ff_coefficients(found.inputs["ff"][index], layer, view.activation)
-        assert_same(found.inputs["V"][index], coefficients, 1e-10)
-        assert_same(found.outputs["V"][index], coefficients @ layer.V + layer.b_out, 1e-10)
+        coefficients = ff_coefficients(actual.inputs["ff"][index], layer, view.activation)
+        assert_same(actual.inputs["V"][index], coefficients, 1e-10)
+        assert_same(actual.outputs["V"][index], coefficients @ layer.V + layer.b_out, 1e-10)
 
 
 @every_case
 def test_heads_lie_side_by_side_in_the_hooked_input(case: Case) -> None:
-    """If the input of W_O's module were not the heads in order, coefficients would go astray."""
+    """The input of W_O's module is the heads side by side."""
     model = case.model()
-    found, view = trace(case, model), views.view(model)
-    layer, x, weights = view.layers[-1], found.inputs["attention"][-1], found.result.attentions[-1]
-    heads = found.inputs["W_O"][-1].unflatten(-1, (len(layer.W_O), -1))
+    actual, view = trace(case, model), views.view(model)
+    layer, x, weights = (
+        view.layers[-1],
+        actual.inputs["attention"][-1],
+        actual.result.attentions[-1],
+    )
+    heads = actual.inputs["W_O"][-1].unflatten(-1, (len(layer.W_O), -1))
     for head in range(len(layer.W_O)):
         kv_head = view.kv_head(head)
         own = weights[:, head] @ x @ layer.W_V[kv_head] + layer.b_V[kv_head]
@@ -253,7 +257,7 @@ def test_heads_lie_side_by_side_in_the_hooked_input(case: Case) -> None:
 
 
 def test_products_of_stored_weights() -> None:
-    """If the paper's own two models were sliced otherwise than it says, nothing would compare."""
+    """Products of the view equal those of the stored weights."""
     model = GPT2.model()
     layer, block = views.view(model).layers[1], model.h[1]
     q, k, v = block.attn.c_attn.weight.split(24, dim=1)
@@ -277,7 +281,7 @@ def test_products_of_stored_weights() -> None:
 
 
 def test_grouped_queries() -> None:
-    """If a query head took another group's keys, a Llama's QK projections would be of no head."""
+    """Query heads use the keys and values of their group."""
     view = views.view(CASES["llama wide heads"].model())
     layer = view.layers[0]
     assert layer.W_Q.shape == (6, 24, 10)
@@ -288,7 +292,7 @@ def test_grouped_queries() -> None:
 
 
 def test_shared_layers_repeat() -> None:
-    """If ALBERT's groups came in another order, a layer's number would name another layer."""
+    """ALBERT's shared layers repeat in the order they run."""
     model = ALBERT.model()  # 3 layers by 2 groups: the library runs the first group twice
     groups = [group.albert_layers for group in model.encoder.albert_layer_groups]
     expected = [layer for group in (0, 0, 1) for layer in groups[group]]
@@ -300,7 +304,7 @@ def test_shared_layers_repeat() -> None:
 
 @every_case
 def test_view_costs_no_memory(case: Case) -> None:
-    """If weights were copied, or kept for gradients, a large model would not fit a second time."""
+    """A view shares the model's storage and has no gradients."""
     model = case.model()
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     view = views.view(model)
@@ -312,7 +316,7 @@ def test_view_costs_no_memory(case: Case) -> None:
 
 
 def test_factorised_embeddings_reach_the_stream() -> None:
-    """If the map to the stream were left out, a narrow embedding could not be read at all."""
+    """A narrow embedding is mapped to the width of the stream."""
     for case, path in (
         (ALBERT, "encoder.embedding_hidden_mapping_in"),
         (CASES["electra narrow"], "embeddings_project"),
@@ -328,7 +332,7 @@ def test_factorised_embeddings_reach_the_stream() -> None:
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("case", DECODERS.values(), ids=DECODERS)
 def test_unembedding_gives_the_logits(case: Case, tied: bool) -> None:
-    """If W_U were the wrong matrix, what a value promotes would be misread in every layer."""
+    """W_U times the last state gives the model's logits."""
     model = case.model(AutoModelForCausalLM, tie_word_embeddings=tied)
     view, norm = views.view(model), adapters.final_norm(model)
     streams = []
@@ -350,7 +354,7 @@ def test_unembedding_gives_the_logits(case: Case, tied: bool) -> None:
     "name", ["albert", "bert", "distilbert", "electra", "electra narrow", "mpnet", "roberta"]
 )
 def test_masked_heads(name: str) -> None:
-    """If a head of its own were taken for the embedding, or the reverse, tokens would be off."""
+    """Heads of masked models are tied, or have a matrix of their own."""
     view = views.view(CASES[name].model(AutoModelForMaskedLM))
     assert view.W_U is view.W_E
     model = CASES[name].model(AutoModelForMaskedLM, tie_word_embeddings=False)
@@ -361,14 +365,14 @@ def test_masked_heads(name: str) -> None:
 
 
 def test_unembedding_without_a_head() -> None:
-    """If a base model's lost head were replaced by its embedding, an untied model would mislead."""
+    """A base model without its head has W_U only if it is tied."""
     view = views.view(GPT2.model())
     assert view.W_U is view.W_E
     assert views.view(neox().model()).W_U is None
 
 
 def test_same_view_with_any_head() -> None:
-    """If a task head moved the paths, a fine-tuned classifier could not be read."""
+    """A task head does not change the view."""
     for case in (GPT2, CASES["bert"], CASES["llama"], opt(), DISTILBERT):
         model = case.model(transformers.AutoModelForSequenceClassification)
         one, other = views.view(model), views.view(model.base_model)
@@ -389,25 +393,25 @@ def normalised(norm: nn.Module, stream: Tensor) -> Tensor:
 
 @every_pre_norm_case
 def test_folded_parameters_read_the_plain_stream(case: Case) -> None:
-    """If a gain were folded along the wrong axis or from the wrong norm, folding would distort."""
+    """Folded parameters, reading the normalised stream, compute the same."""
     model = case.model()
-    found, view = trace(case, model), views.fold_norms(views.view(model))
+    actual, view = trace(case, model), views.fold_norms(views.view(model))
     for index, (layer, module) in enumerate(zip(view.layers, adapters.layers(model), strict=True)):
         read, ff_read = (
-            normalised(module.get_submodule(path), found.inputs[role][index])
+            normalised(module.get_submodule(path), actual.inputs[role][index])
             for role, path in zip(("attention_norm", "ff_norm"), case.norms, strict=True)
         )
-        weights = found.result.attentions[index]
+        weights = actual.result.attentions[index]
         for head in range(len(layer.W_Q)):
             own = attention_weights(read, layer, head, view.kv_head(head), case, model)
             assert_same(own, weights[:, head])
-        assert_same(attention_output(read, weights, layer, view), found.outputs["W_O"][index])
+        assert_same(attention_output(read, weights, layer, view), actual.outputs["W_O"][index])
         coefficients = ff_coefficients(ff_read, layer, view.activation)
-        assert_same(found.inputs["V"][index], coefficients, 1e-6)
+        assert_same(actual.inputs["V"][index], coefficients, 1e-6)
 
 
 def test_folding_twice_is_folding_once() -> None:
-    """If a folded view still carried its gains, a second fold would apply them again."""
+    """Folding twice equals folding once."""
     once = views.fold_norms(views.view(GPT2.model()))
     twice = views.fold_norms(once)
     assert torch.equal(once.W_E, twice.W_E)
@@ -417,7 +421,7 @@ def test_folding_twice_is_folding_once() -> None:
 
 
 def test_input_embedding_of_its_own_is_not_folded() -> None:
-    """If the final gain reached an untied input embedding, which no norm reads, it would be off."""
+    """The final gain is not folded into an untied input embedding."""
     view = views.view(neox().model(AutoModelForCausalLM))
     folded = views.fold_norms(view)
     assert folded.W_E is view.W_E
@@ -425,7 +429,7 @@ def test_input_embedding_of_its_own_is_not_folded() -> None:
 
 
 def test_nothing_to_fold_in_a_post_norm_model() -> None:
-    """If folding changed a BERT, its gains, which are in the stream already, would count twice."""
+    """Folding leaves a post-norm model as it is."""
     for case in (CASES["bert"], ALBERT, NARROW_OPT):
         view = views.view(case.model())
         folded = views.fold_norms(view)
@@ -447,7 +451,7 @@ def test_nothing_to_fold_in_a_post_norm_model() -> None:
     ids=["t5", "mamba"],
 )
 def test_unsupported_architecture(config: transformers.PretrainedConfig) -> None:
-    """If another layout were read as a known one, its figures would look right and mean nothing."""
+    """An unsupported architecture is refused, and the supported ones are listed."""
     model = AutoModel.from_config(config)
     for call in (views.view, adapters.coefficient_modules):
         with pytest.raises(UnsupportedArchitecture, match=repr(config.model_type)) as error:
@@ -456,12 +460,12 @@ def test_unsupported_architecture(config: transformers.PretrainedConfig) -> None
 
 
 def test_every_supported_architecture_is_rebuilt_here() -> None:
-    """If an adapter were added without a case above, nothing would have checked it."""
+    """Every supported architecture has a case in this file."""
     assert {case.architecture for case in CASES.values()} == set(adapters.supported())
 
 
 def test_wrapped_and_quantised_weights_are_refused() -> None:
-    """If an adapter's square matrix were taken as it is stored, it would be read transposed."""
+    """Quantised or wrapped weights are refused."""
 
     class Wrapped(nn.Module):
         weight, bias = nn.Parameter(torch.zeros(24, 24)), None

@@ -32,10 +32,10 @@ def by_layer(
         if "difference_error" in rows:
             clear = difference > 2 * rows["difference_error"]
             record["layers_clear"] = clear.groupby(rows["seed"]).mean().tolist()
-        place = summary
+        nested = summary
         for value in values[:-1]:
-            place = place.setdefault(value, {})
-        place[values[-1]] = record
+            nested = nested.setdefault(value, {})
+        nested[values[-1]] = record
     return summary
 
 

@@ -349,16 +349,16 @@ def rows(
         )
         again = assign(specific)
         also = {*zip(again.a, again.b, strict=True)}
-        for place in np.ndindex(S.shape):
+        for pair in np.ndindex(S.shape):
             yield {
                 "group": name,
-                "layer_a": place[0],
-                "layer_b": place[1],
-                "score": S[place],
-                "centred": specific[place],
-                "matched": place in margins,
-                "matched_centred": place in also,
-                "margin": margins.get(place, float("nan")),
+                "layer_a": pair[0],
+                "layer_b": pair[1],
+                "score": S[pair],
+                "centred": specific[pair],
+                "matched": pair in margins,
+                "matched_centred": pair in also,
+                "margin": margins.get(pair, float("nan")),
             }
 
 
@@ -381,9 +381,9 @@ def shared_ids(
             f"{n} ({a[n]!r}, there {there[n]!r})" if n in there else f"{n} ({a[n]!r}, not there)"
             for n in wrong[:3]
         )
-        told = f" plus {offset}" if offset else ""
+        shift = f" plus {offset}" if offset else ""
         raise ValueError(
-            f"the vocabularies differ: {len(wrong):,} of {len(a):,} ids of a{told} are not the "
+            f"the vocabularies differ: {len(wrong):,} of {len(a):,} ids of a{shift} are not the "
             f"same tokens in b: {first}{', ...' if len(wrong) > 3 else ''}"
         )
     return ids, ids + offset

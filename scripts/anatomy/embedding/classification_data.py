@@ -26,7 +26,7 @@ PARTS = ("train", "validation", "test")
 PENALTIES = (0.1, 0.3, 1.0, 3.0)  # inverse strengths C of the baseline's penalty that are tried
 
 
-def read(choice: Labelled) -> pd.DataFrame:
+def read(settings: Labelled) -> pd.DataFrame:
     """Return the texts, each once, as columns text, label (0 or 1), group, name of the label.
 
     Texts of a test split are the group "test", which `split` takes as the test part.
@@ -34,22 +34,24 @@ def read(choice: Labelled) -> pd.DataFrame:
     Raises:
         ValueError: A missing column, or labels that are not of two kinds; the source is named.
     """
-    match choice:
+    match settings:
         case PackagedLabelledSettings():
-            source, rows = choice.package, _films(assets.find("films"))
+            source, rows = settings.package, _films(assets.find("films"))
         case TableLabelledSettings():
-            source, rows = str(choice.path), _table(choice)
+            source, rows = str(settings.path), _table(settings)
         case HubLabelledSettings():
-            source, rows = choice.id, _hub(choice)
+            source, rows = settings.id, _hub(settings)
     rows = rows.dropna(subset=["text", "name"])
     for column in ("text", "name"):
         _check_plain(rows[column], f"{source}: the column of the {COLUMNS[column]}")
     rows["text"] = rows["text"].astype(str).str.split().str.join(" ")
     rows = rows[rows["text"] != ""].drop_duplicates("text").reset_index(drop=True)
-    names = sorted(rows["name"].unique(), key=_order(choice))
+    names = sorted(rows["name"].unique(), key=_order(settings))
     if len(names) != 2:
-        shown = ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
-        raise ValueError(f"{source}: {len(names)} labels ({shown or 'none'}), where two are needed")
+        listed = ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
+        raise ValueError(
+            f"{source}: {len(names)} labels ({listed or 'none'}), where two are needed"
+        )
     rows["label"] = (rows["name"] == names[1]).astype(int)
     rows["name"] = rows["name"].astype(str)
     return rows[["text", "label", "group", "name"]]
@@ -64,10 +66,10 @@ def _check_plain(values: pd.Series, column: str) -> None:
             raise ValueError(f"{column} holds one of more than {MAX_CHARACTERS} characters")
 
 
-def _order(choice: Labelled) -> Any:
+def _order(settings: Labelled) -> Any:
     """Return how labels are sorted; the last is label 1."""
     films = ("rotten", "fresh")
-    return films.index if isinstance(choice, PackagedLabelledSettings) else str
+    return films.index if isinstance(settings, PackagedLabelledSettings) else str
 
 
 def _films(path: Path) -> pd.DataFrame:
@@ -77,65 +79,67 @@ def _films(path: Path) -> pd.DataFrame:
     return table.rename(columns={"category": "name", "movie_name": "group"})
 
 
-def _table(choice: TableLabelledSettings) -> pd.DataFrame:
+def _table(settings: TableLabelledSettings) -> pd.DataFrame:
     readers = {"json": lambda p: pd.read_json(p, lines=True), "csv": pd.read_csv}
-    reader = readers.get(TABLES[choice.path.suffix], pd.read_parquet)
+    reader = readers.get(TABLES[settings.path.suffix], pd.read_parquet)
     try:
-        table = reader(choice.path)
+        table = reader(settings.path)
     except MemoryError:
         raise
     except Exception as error:  # each reader has its own; all of them are about this file
-        raise ValueError(f"{choice.path}: {artifacts.first_line(error)}") from error
-    return _columns(table, choice, str(choice.path), choice.group)
+        raise ValueError(f"{settings.path}: {artifacts.first_line(error)}") from error
+    return _columns(table, settings, str(settings.path), settings.group)
 
 
-def _hub(choice: HubLabelledSettings) -> pd.DataFrame:
+def _hub(settings: HubLabelledSettings) -> pd.DataFrame:
     """Return the rows of the splits; those of the test split are one group."""
     tables = []
-    for split in filter(None, (choice.split, choice.test_split)):
+    for split in filter(None, (settings.split, settings.test_split)):
         try:
             rows = hf_datasets.of_set(
-                choice.id, choice.config, split=split, revision=choice.revision
+                settings.id, settings.config, split=split, revision=settings.revision
             )
             table = pd.DataFrame(list(rows))
         except Exception as error:  # the client has its own kinds; all are about this source
-            raise ValueError(f"{choice.id}: {artifacts.first_line(error)}") from error
-        part = _columns(table, choice, choice.id, None)
-        tables.append(part.assign(group="test") if split == choice.test_split else part)
+            raise ValueError(f"{settings.id}: {artifacts.first_line(error)}") from error
+        part = _columns(table, settings, settings.id, None)
+        tables.append(part.assign(group="test") if split == settings.test_split else part)
     return pd.concat(tables, ignore_index=True)
 
 
 def _columns(
     table: pd.DataFrame,
-    choice: TableLabelledSettings | HubLabelledSettings,
+    settings: TableLabelledSettings | HubLabelledSettings,
     source: str,
     group: str | None,
 ) -> pd.DataFrame:
-    for column in filter(None, (choice.text, choice.label, group)):
+    for column in filter(None, (settings.text, settings.label, group)):
         if column not in table:
             raise ValueError(f"{source}: no column {column}, only {', '.join(map(str, table))}")
     groups = table[group].astype(str) if group else [f"row {n}" for n in range(len(table))]
-    return pd.DataFrame({"text": table[choice.text], "name": table[choice.label], "group": groups})
+    return pd.DataFrame(
+        {"text": table[settings.text], "name": table[settings.label], "group": groups}
+    )
 
 
-def split(texts: pd.DataFrame, choice: Labelled, generator: np.random.Generator) -> pd.DataFrame:
+def split(texts: pd.DataFrame, settings: Labelled, generator: np.random.Generator) -> pd.DataFrame:
     """Return the texts in random order with their part; each group is in one part.
 
     Raises ValueError if a part has not both labels.
     """
-    given = getattr(choice, "test_split", None) is not None
-    if choice.limit is not None and len(texts) > choice.limit:
-        texts = texts.iloc[generator.permutation(len(texts))[: choice.limit]]
+    given = getattr(settings, "test_split", None) is not None
+    if settings.limit is not None and len(texts) > settings.limit:
+        texts = texts.iloc[generator.permutation(len(texts))[: settings.limit]]
     groups = sorted(texts["group"].unique())
-    order = [groups[place] for place in generator.permutation(len(groups))]
+    order = [groups[index] for index in generator.permutation(len(groups))]
     if given:
         order.remove("test")
     sizes = texts.groupby("group").size()
     before = sizes[order].cumsum() - sizes[order]  # texts in the groups that come first
     total = sizes[order].sum()
-    test = 0.0 if given else choice.test
+    test = 0.0 if given else settings.test
     part = pd.Series("train", index=order)
-    part[before < (test + choice.validation) * total] = "validation"
+    part[before < (test + settings.validation) * total] = "validation"
     part[before < test * total] = "test"
     if given:
         part["test"] = "test"
@@ -206,5 +210,5 @@ def batches(
     for chunk in np.split(order, range(10 * batch, len(order), 10 * batch)):
         by_length = chunk[np.argsort(lengths[chunk], kind="stable")]
         whole = [by_length[at : at + batch] for at in range(0, len(by_length), batch)]
-        steps_of_chunks.append([whole[place] for place in generator.permutation(len(whole))])
+        steps_of_chunks.append([whole[index] for index in generator.permutation(len(whole))])
     return list(chain.from_iterable(steps_of_chunks))[:steps]

@@ -59,7 +59,7 @@ def batched(
     start = 0
     while start < len(order):
         chosen = order[start : start + max(1, size // int(lengths[order[start]]))]
-        yield chosen, padded([texts[place] for place in chosen])
+        yield chosen, padded([texts[index] for index in chosen])
         start += len(chosen)
 
 
@@ -141,7 +141,7 @@ def freeze(classifier: Classifier, settings: FinetuningRunSettings) -> None:
     """Freeze all parameters but those that the settings name."""
     classifier.requires_grad_(False)
     model = classifier.model
-    trained = [layers_of(model)[place] for place in _places(settings.layers, model)]
+    trained = [layers_of(model)[index] for index in _layer_indices(settings.layers, model)]
     trained.append(classifier.classifier)
     if settings.embeddings:
         trained.append(model.get_input_embeddings())
@@ -150,15 +150,15 @@ def freeze(classifier: Classifier, settings: FinetuningRunSettings) -> None:
             parameter.requires_grad_(settings.parameters == "all" or name.endswith("weight"))
 
 
-def _places(layers: list[int] | None, model: PreTrainedModel) -> list[int]:
+def _layer_indices(layers: list[int] | None, model: PreTrainedModel) -> list[int]:
     """Return numbers of layers from 0."""
     depth = len(layers_of(model))
     if layers is None:
         return [*range(depth)]
-    for place in layers:
-        if not -depth <= place < depth:
-            raise ValueError(f"layers: there is no layer {place} in a model of {depth}")
-    return [place % depth for place in layers]
+    for index in layers:
+        if not -depth <= index < depth:
+            raise ValueError(f"layers: there is no layer {index} in a model of {depth}")
+    return [index % depth for index in layers]
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def train(
     compute: Compute = ON_CPU,
     label: str = "fine-tuning",
 ) -> tuple[Run, Int[np.ndarray, "seen"]]:
-    """Train a classifier in place: what the training left, and which texts it has seen.
+    """Train a classifier; return what the training left, and which texts it has seen.
 
     Mean cross-entropy, AdamW without weight decay, a learning rate that falls linearly to 0.
     """
@@ -194,7 +194,7 @@ def train(
     classifier.to(compute.device)
 
     def loss_at(step: int) -> Float[Tensor, ""]:
-        batch = padded([texts.tokens[place] for place in plan[step]]).to(compute.device)
+        batch = padded([texts.tokens[index] for index in plan[step]]).to(compute.device)
         targets = torch.from_numpy(texts.labels[plan[step]]).to(compute.device)
         return functional.cross_entropy(classifier(batch).float(), targets)
 

@@ -60,21 +60,21 @@ def _delta(
     base = model.base_model
     name = module.removeprefix(f"{model.base_model_prefix}.")
     try:
-        place = base.get_submodule(name)
-        weight = place.weight
+        target = base.get_submodule(name)
+        weight = target.weight
     except AttributeError:
         raise ValueError(f"{whose}: this model has no {name}") from None
     A, B = pair["A"], pair["B"]
     if A.ndim != 2 or B.ndim != 2 or A.shape[0] != B.shape[1]:
         raise ValueError(f"{whose}: its factors of {name} do not fit each other")
     shape = (len(B), A.shape[1])
-    if isinstance(place, Conv1D):
+    if isinstance(target, Conv1D):
         shape = shape[::-1]
     if shape != weight.shape:  # before they are multiplied, for the product may fit nowhere
         wanted, given = (" x ".join(map(str, sizes)) for sizes in (weight.shape, shape))
         raise ValueError(f"{whose}: {name} is {wanted} in this model, and {given} there")
     product = B @ A
-    return f"{name}.weight", product.T if isinstance(place, Conv1D) else product
+    return f"{name}.weight", product.T if isinstance(target, Conv1D) else product
 
 
 def _scale(config: Mapping[str, Any], module: str) -> float:

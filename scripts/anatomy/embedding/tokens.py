@@ -133,8 +133,8 @@ def labels(vocabulary: Vocabulary) -> list[str]:
 
 
 def _visible(text: str) -> str:
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return shown if shown.strip() else "␣" * max(1, len(shown))
+    printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return printable if printable.strip() else "␣" * max(1, len(printable))
 
 
 def token_filter(

@@ -138,9 +138,9 @@ def top(classifier: Classifier, blocks: int) -> Classifier:
 
 def read_by_top(classifier: Classifier, blocks: int) -> Callable[[TextBatch], Tensor]:
     """Return what gives the states that the last layers read, without running these."""
-    place = len(layers_of(classifier.model)) - blocks
-    short = _with_layers(classifier, blocks, lambda layers: layers[: max(place, 1)])
-    return lambda batch: states(short.model, batch)[place]
+    first = len(layers_of(classifier.model)) - blocks
+    short = _with_layers(classifier, blocks, lambda layers: layers[: max(first, 1)])
+    return lambda batch: states(short.model, batch)[first]
 
 
 def _with_layers(

@@ -38,8 +38,8 @@ def measure() -> Result:
     @torch.inference_mode()
     def forward() -> None:
         for tokens, indices in zip(
-            held.tokens.split(probes.SENTENCES_PER_CHUNK),
-            held.indices.split(probes.SENTENCES_PER_CHUNK),
+            held.tokens.split(probes.BATCH_SIZE),
+            held.indices.split(probes.BATCH_SIZE),
             strict=True,
         ):
             model(tokens, indices)

@@ -111,10 +111,8 @@ def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: 
     assert rules["topic_train"] == 3
     assert rules["topic_measure"] == 3
     assert rules["topic_sweep"] == 1
-    assert {"topic_plot_matrices", "topic_plot_attention", "report_claims", "report_runs"} <= {
-        *rules
-    }
-    unaffected = {"topic_corpus", "topic_theory", "topic_reference", "topic_plot_documents"}
+    assert {"topic_plot_values", "topic_plot_attention", "report_claims", "report_runs"} <= {*rules}
+    unaffected = {"topic_corpus", "topic_theory", "topic_baselines", "topic_plot_documents"}
     assert not unaffected & {*rules}
 
 

@@ -402,7 +402,7 @@ def test_published_numbers_are_those_of_the_figure() -> None:
 
 
 def test_shared_ids() -> None:
-    """Shared tokens are compared at the same ids, with an offset if given."""
+    """Shared ids are those of the same tokens, with an offset if given."""
     words = "a b c d e".split()
     for there, offset in ((words, 0), (["x", "y", *words, "z"], 2), ([*words, "new"], 0)):
         one, other = alignment.shared_ids(words, there, offset)
@@ -507,7 +507,7 @@ def test_a_checkpoint_computes_what_the_model_did(tmp_path: Path) -> None:
 
 
 def test_checkpoints_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    """An unreadable checkpoint raises an error that names the file."""
+    """Checkpoints with heads that are not learned, and damaged ones, are refused."""
     mixed = pretrained(tmp_path / "mixed", Heads(learned=2, association=2))
     with pytest.raises(ValueError, match="only learned heads"):
         checkpoints.model_at(*mixed, 0)

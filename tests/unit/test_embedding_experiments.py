@@ -78,7 +78,7 @@ def test_robustness_against_a_plain_loop(
 
 
 def test_transpose_beats_the_inverse_for_few_coordinates_only() -> None:
-    """E^T is ahead for few coordinates and behind for many (Appendix A)."""
+    """With decaying singular values E^T is ahead for few coordinates only (Appendix A)."""
     actual = robustness.inner_products_kept(normal(60, 64), normal(2000, 64, seed=1), [40, 1900])
     cosine = {(record["inverse"], record["k"]): record["cosine"] for record in actual}
     # E's spectrum is flat here, so that the inverse is nearly the transpose: give it a decaying one
@@ -154,7 +154,7 @@ def test_jaccard_against_sets() -> None:
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_pairs_that_were_planted(signed: bool) -> None:
-    """Planted similar pairs score high and shuffled pairs low."""
+    """Planted pairs have their known similarity, shuffled pairs almost none."""
     ids = draw_ids(200, 6, 0, d_vocab=500)
     half = np.where(np.arange(6) < 3, ids, ids + 500)  # 3 of 6 shared: 3 of 9 in the union
     layer = {"K_gate": lists(ids), "K_up": lists(half), "V": lists(ids)}
@@ -209,7 +209,7 @@ def test_paired_lists_are_side_by_side() -> None:
 
 
 def test_published_shuffle_stays_inside_head_0() -> None:
-    """The published shuffle exchanges sub-heads within head 0 only."""
+    """The published shuffle of W_Q and W_K stays within head 0."""
     ids = np.zeros((12, 4), dtype=int) + np.arange(4)  # three heads of four sub-heads
     ids += 10 * (np.arange(12) // 4)[:, None]  # alike in a head, disjoint between heads
     layer = {"W_Q": lists(ids, heads=3), "W_K": lists(ids, heads=3)}
@@ -423,7 +423,7 @@ def test_errors_of_means_are_over_documents() -> None:
 
 
 def test_planted_overlap() -> None:
-    """A planted overlap is larger than that of random states."""
+    """A planted overlap is 1, that of random states 0."""
     # token t of two documents has the active vector t and the hidden state of its list
     ids = np.arange(8 * 3).reshape(8, 3)
     active = hidden_states.Active(np.arange(8).reshape(8, 1, 1), np.zeros((8, 1, 1), dtype=bool))

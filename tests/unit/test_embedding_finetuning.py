@@ -267,7 +267,7 @@ SETTINGS = FinetuningRunSettings(
 
 
 def test_training_learns_and_gives_the_same_bits_again(tmp_path: Path) -> None:
-    """Training lowers the loss and is reproducible bit for bit."""
+    """Training learns the labels and is reproducible bit for bit."""
     train, held = texts(160), texts(60, seed=1)
 
     def run(folder: str, settings: FinetuningRunSettings = SETTINGS) -> Classifier:
@@ -285,7 +285,7 @@ def test_training_learns_and_gives_the_same_bits_again(tmp_path: Path) -> None:
 
 
 def test_trained_weights_go_back_into_the_model_that_they_are_of() -> None:
-    """Changed weights load into the model they were taken from, and no other."""
+    """Changed weights load into the same model at other weights, not into another width."""
     settings = FinetuningRunSettings(model="m", data="d", layers=[-1])
     one = finetuning.build(bert(), settings, seed=0)
     with torch.no_grad():

@@ -61,7 +61,7 @@ def test_query_heads_share_their_key_head() -> None:
     ],
 )
 def test_spaced(count: int, most: int | None, expected: list[int]) -> None:
-    """Evenly spaced layers include the last and are distinct."""
+    """Numbers are evenly spaced from the first to the last, or all if so many are wanted."""
     assert heads.spaced(count, most) == expected
 
 

@@ -202,7 +202,7 @@ def test_a_head_of_zeros_costs_one_tile(zero):
 
 
 def test_the_balanced_factors():
-    """Balanced factors have the same product and equal norms."""
+    """Balanced factors have the same product, and the singular values as Gram matrices."""
     A, B = factors(tail=1)
     A[:, 3], B[:, 5] = 1000 * A[:, 2], 0  # ranks that are not full
     left, right = pairs.balance(A, B)
@@ -349,7 +349,7 @@ def test_spectrum_is_that_of_the_dense_matrix(shape, deficient):
 
 
 def test_spectrum_in_the_residual_stream():
-    """The spectrum of factors in the residual stream is supported."""
+    """The singular vectors of W_V W_O lie in the residual stream."""
     W_V, W_O = (factor.double() for factor in factors(48, 48, 6))
     actual = pairs.spectrum(W_V, W_O)
     np.testing.assert_allclose(

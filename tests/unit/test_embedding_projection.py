@@ -44,12 +44,12 @@ def ordered(scores: list[float], k: int) -> list[int]:
 
 
 @pytest.mark.parametrize("draw", [normal, coarse])
-@pytest.mark.parametrize("at_once", [1, 7, 512])
+@pytest.mark.parametrize("chunk", [1, 7, 512])
 def test_extremes_in_blocks_are_those_of_the_whole_product(
-    draw, at_once: int, monkeypatch: pytest.MonkeyPatch
+    draw, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Token lists computed in chunks equal those of the whole product, ties included."""
-    monkeypatch.setattr(projection, "AT_ONCE", at_once)
+    monkeypatch.setattr(projection, "VECTORS_PER_CHUNK", chunk)
     vectors, W_E = draw(20, 6), draw(50, 6, seed=1)
     allowed = torch.arange(50) % 5 != 0
     actual = projection.extremes(vectors, W_E, k=9, allowed=allowed)
@@ -94,7 +94,7 @@ def test_lists_that_do_not_fit_are_refused(k: int) -> None:
 
 
 def test_weights_that_are_not_numbers_are_refused() -> None:
-    """Vectors with NaN are refused."""
+    """Vectors that are not finite are refused."""
     with pytest.raises(ValueError, match="not finite"):
         projection.extremes(normal(3, 2) / 0, normal(11, 2), k=2)
 
@@ -305,7 +305,7 @@ def tokenizer(pieces: list[str], kind: str, special: list[str]) -> PreTrainedTok
 
 
 def test_wordpiece_vocabulary() -> None:
-    """Pieces of WordPiece are labelled as continuations."""
+    """WordPiece continuations are marked, and filters keep the tokens they name."""
     pieces = ["[UNK]", "[unused3]", "play", "##ing", "#", "##s", "a", "é", "2"]
     read = tokens.read_vocabulary(tokenizer(pieces, "wordpiece", ["[UNK]"]), 11)
     assert read.texts[2:] == ("play", "ing", "#", "s", "a", "é", "2", "", "")
@@ -322,7 +322,7 @@ def test_wordpiece_vocabulary() -> None:
 
 
 def test_byte_level_vocabulary() -> None:
-    """Byte-level tokens are decoded, and their leading space is kept."""
+    """Byte-level tokens are decoded, and those that continue a word are marked."""
     pieces = ["<s>", "ĠThe", "The", "the", "Ġcaf", "Ã©", "ING", ".", "Ġ", "Ċ", "Ãł", "Ġthe", "Ã"]
     read = tokens.read_vocabulary(tokenizer(pieces, "bytes", ["<s>"]), 13)
     assert tokens.labels(read)[1:] == [

@@ -193,7 +193,7 @@ def test_translation_into_a_rotated_copy_is_exact(cut: int) -> None:
 
 
 def test_controls_fail_where_translation_is_exact() -> None:
-    """Controls do not give the logits of the model."""
+    """Controls agree with the model on fewer texts than the translation does."""
     model, upper, _ = pair_of_rotated()
     W_A, W_B = view(model).W_E, view(upper.model).W_E
     K, draw = translation.kernel(W_A, W_B), torch.Generator().manual_seed(0)
@@ -259,7 +259,7 @@ def test_the_final_norm_of_the_lower_model_is_applied_when_wanted() -> None:
 
 
 def test_mean_states_are_what_a_probe_reads() -> None:
-    """A probe reads mean states without padding."""
+    """Mean states, which a probe reads, leave out padding."""
     model, few = bert(), texts()
     _, means = translation.evaluate({}, model, few, {"probe": [0, 3]})
     for number, ids in enumerate(few):

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-AT_ONCE = 512  # vectors whose projections are in memory at the same time: 100 MB for 50,000 tokens
+VECTORS_PER_CHUNK = 512  # projected at a time: 100 MB for 50,000 tokens
 COLUMNS_PER_CHUNK = 8192
 
 
@@ -46,7 +46,7 @@ def extremes(
         raise ValueError("weights are not finite")
     E = (W_E if allowed is None else W_E[ids.to(W_E.device)]).float().T
     chunks = []
-    for chunk in vectors.split(AT_ONCE):
+    for chunk in vectors.split(VECTORS_PER_CHUNK):
         scores = chunk.float() @ E  # in half precision, most of the top would be ties
         high = top_k(scores, k)
         low = top_k(scores.neg_(), k, late_first=True)

@@ -120,11 +120,7 @@ def test_a_function_of_the_training_reruns_trainings_and_what_follows(checkout: 
     ("file", "function", "jobs"),
     [
         ("scripts/topic/plot_documents.py", "main", {"topic_plot_documents"}),
-        (
-            "scripts/anatomy/figures.py",
-            "matrix",
-            {*VALUES, "embedding_plot_alignment twins"},
-        ),
+        ("scripts/anatomy/figures.py", "matrix", {*VALUES, "text_plot_embeddings"}),
         ("scripts/anatomy/topic/theory.py", "attention_ratio_limit", {"topic_theory", *LEDGER}),
         ("scripts/anatomy/claims.py", "judge", LEDGER),
         ("scripts/report/ledger.py", "main", {"report_ledger"}),

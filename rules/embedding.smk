@@ -182,7 +182,7 @@ for name, drawing, subcategory, table in [
         drawing,
         subcategory,
         input={"tables": embedding_models(table)},
-        params={"models": EMBEDDING.models, "figure": name},
+        params={"models": EMBEDDING.models},
     )
 PROFANITY = own_file("scripts/anatomy/embedding/profanity.txt")
 PAGES = {"model": EMBEDDING.models, "reading": [READING]}

@@ -247,7 +247,7 @@ for name, shown in [
             input=topic_panels(
                 shown, "weights.safetensors", "run.json", "metrics.json"
             ),
-            params={"variants": shown, "figure": name},
+            params={"variants": shown},
             memory=1500,
         )
 if SHOWN["sentences"]:

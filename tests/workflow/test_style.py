@@ -89,7 +89,7 @@ def test_a_rule_is_complete(jobs: dict[str, Any], part: Any) -> None:
 @pytest.mark.parametrize("name", ["default", "slurm"])
 def test_a_profile_requests_memory_and_time_for_every_job(name: str) -> None:
     """A job whose rule states no memory or time requests the profile's."""
-    assert profile(name)["default-resources"].keys() == {"mem_mb", "runtime"}
+    assert {"mem_mb", "runtime"} <= profile(name)["default-resources"].keys()
 
 
 def test_a_rule_requests_a_gpu_if_its_script_uses_one(jobs: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@ import os
 import sys
 from typing import NamedTuple
 
+from scripts.anatomy.artifacts import digest
 from scripts.anatomy.configuration import ConfigError, validate
 from scripts.anatomy.fingerprint import fingerprints
 
@@ -85,18 +86,14 @@ def local_file(path):
     return [local(str(path))] if path else []
 
 
-def own_file(path):
-    """Return a file of this workflow as an input, relative so that a moved project keeps it."""
-    return local(os.path.relpath(ROOT / path))
-
-
 # --- paths of results ---------------------------------------------------------------------------
 
 
 def each_seed(pattern):
     """Return a path for every seed of its study; other wildcards stay."""
-    study = getattr(SETTINGS, pattern.split("/")[1])
-    return expand(pattern, seed=study.seeds, allow_missing=True)
+    study = pattern.split("results/", 1)[1].split("/")[0]
+    seeds = getattr(SETTINGS, study).seeds
+    return expand(pattern, seed=seeds, allow_missing=True)
 
 
 def seed_of(study):

@@ -178,11 +178,11 @@ page(
     "changed by {run}",
     input={
         "words": rules.embedding_difference.output.words,
-        "masked": PROFANITY,
     },
     params={
         "trained": lambda wildcards: wildcards.run in FINETUNED,
         "seed": FINETUNED_SEEDS[0],
+        **MASKED,
     },
     constraints={"run": CHANGES},
 )

@@ -21,7 +21,7 @@ def main(snakemake: Any) -> None:
     table = artifacts.read_table(snakemake.input.words)
     sections = {
         "Linear layer" if layer < 0 else f"Layer {layer}": html_pages.table(
-            pd.DataFrame([_row(row, snakemake.input.masked) for row in rows.to_dict("records")])
+            pd.DataFrame([_row(row) for row in rows.to_dict("records")])
         )
         for layer, rows in table.groupby("layer")
     }
@@ -35,10 +35,10 @@ def main(snakemake: Any) -> None:
         path.write_text(page, encoding="utf-8")
 
 
-def _row(row: dict[str, Any], profanity: str) -> dict[str, Any]:
-    """Return a row of the table, with the words in the file `profanity` masked."""
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the table, with words that pages should not show masked."""
     of_head = f" of head {row['head']}" if row["head"] >= 0 else ""
-    shown = [tokens.masked(token, profanity) for token in row["tokens"]]
+    shown = [tokens.masked(token) for token in row["tokens"]]
     marked = {token for token, inside in zip(shown, row["sentiment"], strict=True) if inside}
     return {
         "vector": f"{row['group']} {row['index']}{of_head}",

@@ -22,8 +22,7 @@ def main(snakemake: Any) -> None:
     heads = artifacts.read_table(snakemake.input.heads)
     pairs = artifacts.read_table(snakemake.input.pairs)
     vocabulary = artifacts.read_table(snakemake.input.vocabulary)
-    profanity = snakemake.input.masked
-    labels = [tokens.masked(label, profanity) for label in vocabulary["label"]]
+    labels = [tokens.masked(label) for label in vocabulary["label"]]
     pairs = pairs[(pairs["order"] == "largest") & (pairs["rank"] < PAIRS)]
     shown = {
         key: html_pages.chips(f"{labels[p.row]} → {labels[p.column]}" for p in rows.itertuples())

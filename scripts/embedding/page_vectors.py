@@ -23,8 +23,7 @@ def main(snakemake: Any) -> None:
     """Lay out every layer."""
     index = Index(snakemake.input.index)
     vocabulary = artifacts.read_table(snakemake.input.vocabulary)
-    profanity = snakemake.input.masked
-    labels = [tokens.masked(label, profanity) for label in vocabulary["label"]]
+    labels = [tokens.masked(label) for label in vocabulary["label"]]
     sections = {f"Layer {layer}": _layer(index.layer(layer), labels) for layer in index.layers}
     page = html_pages.page(
         f"Vectors of {snakemake.wildcards.model}",

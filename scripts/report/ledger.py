@@ -1,7 +1,6 @@
 """Write the ledger as a page: claims, measured and expected values, verdicts."""
 
 import html
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -16,7 +15,7 @@ def main(snakemake: Any) -> None:
     table = artifacts.read_table(snakemake.input.claims)
     order = ["not reproduced", "reproduced", "not testable at this scale"]
     table = table.sort_values("verdict", key=lambda v: v.map(order.index), kind="stable")
-    page = Template(Path(snakemake.input.template).read_text("utf-8"))
+    page = Template((job.ROOT / "report/ledger.html").read_text("utf-8"))
     verdicts = table["verdict"].value_counts()
     text = page.substitute(
         total=len(table),

@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 
 from scripts.anatomy import artifacts, assets, figures, html_pages
 from scripts.anatomy.artifacts import UnreadableArtifact
-from scripts.anatomy.embedding import classification_data, lexicon, lora, tokens
+from scripts.anatomy.embedding import classification_data, lexicon, lora
 from scripts.anatomy.embedding.settings import AdapterSettings, Labelled
 from scripts.anatomy.models import loading, store
 from scripts.anatomy.models.loading import UnfitModel
@@ -940,7 +940,6 @@ def test_the_pages_of_a_model_have_its_tokens_as_text(here: Path) -> None:
     for name, columns in tables.items():
         artifacts.write_table(here / f"{name}.parquet", pd.DataFrame(columns))
     files = {name: str(here / f"{name}.parquet") for name in tables}
-    files["masked"] = str(tokens.PROFANITY)
     page_heads.main(job(here, input=files, wildcards={"model": "mine"}))
     assert_escaped((here / "page.html").read_text("utf-8"))
     params = {"trained": True, "seed": 0}
@@ -954,7 +953,7 @@ def test_the_ledger_has_claims_as_text(here: Path) -> None:
     numbers = {"value": 1.0, "low": 0.5, "high": 2.0, "seeds": 3}
     table = pd.DataFrame([row | numbers | {"verdict": "reproduced"}])
     artifacts.write_table(here / "claims.csv", table)
-    inputs = {"claims": str(here / "claims.csv"), "template": str(ROOT / "report/ledger.html")}
+    inputs = {"claims": str(here / "claims.csv")}
     ledger.main(job(here, input=inputs, params={"scale": "<script>"}))
     assert_escaped((here / "page.html").read_text("utf-8"))
 

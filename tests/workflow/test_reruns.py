@@ -231,7 +231,7 @@ FITTED = MEASURED | {"text_topics", "text_plot_topics", "text_plot_documents"}
             {"top": 22},
             {
                 *("embedding_index", "embedding_hidden", "embedding_related"),
-                *("embedding_plot_hidden", "embedding_plot_related"),
+                *("embedding_plot_hidden", "embedding_plot_hidden_last", "embedding_plot_related"),
                 *("embedding_page_vectors", "embedding_page_heads"),
             },
         ),
@@ -240,7 +240,11 @@ FITTED = MEASURED | {"text_topics", "text_plot_topics", "text_plot_documents"}
             {"pairs": {"top": 6}},
             {"embedding_heads", "embedding_plot_atlas", "embedding_page_heads"},
         ),
-        ("embedding", {"hidden": {"m": 2}}, {"embedding_hidden", "embedding_plot_hidden"}),
+        (
+            "embedding",
+            {"hidden": {"m": 2}},
+            {"embedding_hidden", "embedding_plot_hidden", "embedding_plot_hidden_last"},
+        ),
         (
             "embedding",
             {"alignment": {"draws": 7}},
@@ -303,7 +307,7 @@ PRETRAINED = {
         (
             "stories.txt",
             {"text_corpus", *FITTED, "embedding_robustness", "embedding_plot_robustness"}
-            | {"embedding_hidden", "embedding_plot_hidden"}
+            | {"embedding_hidden", "embedding_plot_hidden", "embedding_plot_hidden_last"}
             | {"embedding_align_over_training", "embedding_plot_alignment_over_training"}
             | {*PRETRAINED, "report_runs", *LEDGER},
         ),

@@ -160,17 +160,17 @@ def token_filter(
     return kept
 
 
-def masked(text: str, words: str | Path = PROFANITY) -> str:
-    """Return the text with the words in a file reduced to their first letter and stars."""
-    return _pattern(Path(words)).sub(lambda match: match[0][0] + "*" * (len(match[0]) - 1), text)
+def masked(text: str) -> str:
+    """Return the text with the words in PROFANITY reduced to their first letter and stars."""
+    return _profanity().sub(lambda match: match[0][0] + "*" * (len(match[0]) - 1), text)
 
 
 @cache
-def _pattern(words: Path) -> re.Pattern[str]:
-    """Return a pattern for the words in a file, whose entries end in - if anything may follow.
+def _profanity() -> re.Pattern[str]:
+    """Return a pattern for the words in PROFANITY, whose entries end in - if anything may follow.
 
     The file is in ROT13, so that nobody reads it by accident.
     """
-    stems = codecs.decode(words.read_text(encoding="ascii"), "rot13").split()
-    alternatives = "|".join(re.sub("-$", r"\\w*", stem) for stem in stems)
-    return re.compile(rf"\b(?:{alternatives})\b", re.IGNORECASE)
+    stems = codecs.decode(PROFANITY.read_text(encoding="ascii"), "rot13").split()
+    words = "|".join(re.sub("-$", r"\\w*", stem) for stem in stems)
+    return re.compile(rf"\b(?:{words})\b", re.IGNORECASE)

@@ -91,9 +91,8 @@ def local_file(path):
 
 def each_seed(pattern):
     """Return a path for every seed of its study; other wildcards stay."""
-    study = pattern.split("results/", 1)[1].split("/")[0]
-    seeds = getattr(SETTINGS, study).seeds
-    return expand(pattern, seed=seeds, allow_missing=True)
+    study = getattr(SETTINGS, pattern.split("/")[1])
+    return expand(pattern, seed=study.seeds, allow_missing=True)
 
 
 def seed_of(study):

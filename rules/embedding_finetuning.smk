@@ -220,11 +220,11 @@ EMBEDDING_ARTIFACTS = [
         for artifact in ("robustness", "hidden", "related", "heads")
         for path in embedding_models(f"{artifact}.json")
     ),
-    *expand(rules.embedding_align.output.summary, pair=ALIGNED),
-    *(rules.embedding_align_over_training.output.summary for _ in ALIGNED_SEEDS[:1]),
-    *expand(rules.embedding_finetuned.output, run=FINETUNED),
-    *expand(rules.embedding_difference.output.summary, run=CHANGES),
-    *expand(rules.embedding_translate.output.summary, pair=TRANSLATED),
+    *expand("results/embedding/alignment/{pair}/alignment.json", pair=ALIGNED),
+    *(["results/embedding/alignment/over_training.json"] if ALIGNED_SEEDS else []),
+    *expand("results/embedding/finetuning/{run}/accuracy.json", run=FINETUNED),
+    *expand("results/embedding/finetuning/{run}/lexicon.json", run=CHANGES),
+    *expand("results/embedding/translation/{pair}/translation.json", pair=TRANSLATED),
 ]
 
 

@@ -57,8 +57,10 @@ rule lego_train:
 rule lego_measure:
     input:
         unpack(lego_pretrained),
-        weights=each_seed(rules.lego_train.output.weights),
-        history=each_seed(rules.lego_train.output.history),
+        weights=each_seed(
+            "results/lego/{task}/{variant}/seed{seed}/weights.safetensors"
+        ),
+        history=each_seed("results/lego/{task}/{variant}/seed{seed}/history.csv"),
         counting_baseline=rules.lego_counting_baseline.output[0],
     output:
         metrics=each_seed("results/lego/{task}/{variant}/seed{seed}/metrics.json"),
@@ -178,7 +180,7 @@ if LEGO.pretrained:
 LEGO_ARTIFACTS = [
     *expand("results/lego/comparisons/{name}.json", name=LEGO.comparisons),
     *of_variants("lego", LEGO.variants, "metrics.json"),
-    *expand(rules.lego_heads.output.run, model=LEGO.pretrained),
+    *expand("results/lego/heads/{model}/run.json", model=LEGO.pretrained),
 ]
 
 

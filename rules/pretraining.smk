@@ -263,7 +263,7 @@ PRETRAINING_ARTIFACTS = [
         name=PRETRAINING.comparisons,
     ),
     *pretrained_variants("metrics.json"),
-    rules.pretraining_cost.output.json,
+    "results/pretraining/cost.json",
 ]
 
 

@@ -70,7 +70,7 @@ rule text_structure:
     input:
         **stored_model("{model}"),
         documents=rules.text_corpus.output.documents,
-        topics=each_seed(rules.text_topics.output.topics),
+        topics=each_seed("results/text/{corpus}/seed{seed}/topics.safetensors"),
     output:
         structure="results/text/{corpus}/{model}/structure.parquet",
         heads="results/text/{corpus}/{model}/heads.parquet",
@@ -161,7 +161,11 @@ for name, subcategory, input, params in [
 # What claims can be measured on
 TEXT_ARTIFACTS = [
     *text_models("run.json"),
-    *expand(rules.text_topics.output.run, corpus=TEXT.corpora, seed=TEXT.seeds),
+    *expand(
+        "results/text/{corpus}/seed{seed}/run.json",
+        corpus=TEXT.corpora,
+        seed=TEXT.seeds,
+    ),
 ]
 
 

@@ -160,29 +160,41 @@ class Drawn(NamedTuple):
     constraints: dict
 
 
-def figure(name, script, subcategory, *, input, params=None, **options):
+def figure(
+    name,
+    script,
+    subcategory,
+    *,
+    input,
+    params=None,
+    label=None,
+    rule_name=None,
+    tables=None,
+    constraints=None,
+    memory=1000,
+):
     """Add a figure; `name` is its path below results/, without figures/ and ending.
 
-    The options: `label` in the report and the end of `rule_name`, by default the name; `tables` are
-    further outputs, `constraints` the values of wildcards in the name, `memory` is in MB.
+    `label` in the report and the end of `rule_name` are by default the name; `tables` are further
+    outputs, `constraints` the values of wildcards in the name, `memory` is in MB.
     """
     study, stem = name.split("/", 1)
-    label = options.get("label", stem)
+    label = label or stem
     path = f"results/{study}/figures/{stem}"
     output = {
         "png": in_report(f"{path}.png", study, script, subcategory, figure=label),
         "svg": f"{path}.svg",
-        **options.get("tables", {}),
+        **(tables or {}),
     }
-    DRAWN[f"{study}_plot_{options.get('rule_name', stem)}"] = Drawn(
+    DRAWN[f"{study}_plot_{rule_name or stem}"] = Drawn(
         script=f"{study}/plot_{script}.py",
         output=output,
         input=input,
         params={"figure": stem, **(params or {})},  # captions read `figure`
         logs=f"logs/{study}/figures/{stem}",
         message=f"Draw {label}".replace("{", "{wildcards."),
-        memory=options.get("memory", 1000),
-        constraints=options.get("constraints", {}),
+        memory=memory,
+        constraints=constraints or {},
     )
 
 

@@ -15,7 +15,6 @@ terminal, and you can step through with a debugger.
 """
 
 import argparse
-import json
 import logging
 import os
 import shutil
@@ -372,5 +371,6 @@ def _digest(
         elif file.suffix == ".parquet":
             artifacts.read_parquet(file)
     names = {name: value for name, value in wildcards.items() if name != "seed"}
-    decisive = [dict(params), names, [artifacts.digest(file) for file in files], seed]
-    return blake2b(json.dumps(decisive, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return artifacts.checksum(
+        [dict(params), names, [artifacts.digest(file) for file in files], seed]
+    )

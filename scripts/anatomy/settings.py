@@ -155,11 +155,6 @@ class ComparisonSettings(Settings):
         "compared variant gains as much.",
     )
 
-    @property
-    def variants(self) -> list[str]:
-        """Return the names of all variants that take part."""
-        return [name for name in (self.variant, self.baseline, self.normalise_by) if name]
-
 
 class VariantStudySettings(Settings):
     """A study that trains named variants, with the checks on whatever refers to them.
